@@ -1,0 +1,37 @@
+# Everything a fresh machine needs: Python 3.11 or newer. `make run` serves, `make test` tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test lint types check clean
+
+run: $(VENV)/.run
+	$(BIN)/python -m app serve
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check: lint types test
+
+$(VENV)/.venv:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	touch $@
+
+$(VENV)/.run: $(VENV)/.venv requirements.txt
+	$(BIN)/pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.venv requirements.txt requirements-dev.txt
+	$(BIN)/pip install --quiet -r requirements-dev.txt
+	touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) .clients build dist *.egg-info
