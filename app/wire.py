@@ -1,0 +1,100 @@
+"""JSON that comes back out as it went in.
+
+``loads`` and ``dumps`` are orjson wherever orjson keeps every value, which one comparison proves per document; the
+rest (integers past 64 bits, floats spelled in ways that do not survive, lone surrogates) takes a slower exact way.
+Numbers read by that way remain numbers to whoever reads them and remember how they were spelled.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import orjson
+
+__all__ = ["dumps", "loads"]
+
+_OPTIONS = orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+class _SpelledFloat(float):
+    """A float that is written as it was read."""
+
+    spelling: str
+
+
+class _SpelledInt(int):
+    """An integer past 64 bits, which orjson would refuse to write."""
+
+
+def _read_float(spelling: str) -> float:
+    value = float(spelling)
+    if orjson.dumps(value) == spelling.encode():
+        return value
+    spelled = _SpelledFloat(value)
+    spelled.spelling = spelling
+    return spelled
+
+
+def _read_int(spelling: str) -> int | float:
+    # NOTE: past 4,300 digits int() refuses, by design of Python; such a number is kept by its spelling alone.
+    if spelling == "-0" or len(spelling) > 4000:
+        return _read_float(spelling)
+    value = int(spelling)
+    return value if -(2**63) <= value < 2**64 else _SpelledInt(value)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON (RFC 8259, section 6)")
+
+
+_exact = json.JSONDecoder(parse_float=_read_float, parse_int=_read_int, parse_constant=_refuse)
+
+
+def loads(data: bytes) -> Any:
+    """Read one JSON text.
+
+    Raises:
+        ValueError: *data* is not JSON in UTF-8, or is nested too deeply.
+    """
+    try:
+        value = orjson.loads(data)
+        if orjson.dumps(value) == data:
+            return value
+    except ValueError:
+        pass  # orjson refuses lone surrogates, which the exact way may still carry
+    try:
+        return _exact.decode(data.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def dumps(value: Any) -> bytes:
+    """Write *value* as compact JSON in UTF-8, lone surrogates as escapes."""
+    try:
+        return orjson.dumps(value, _spell, _OPTIONS)
+    except TypeError:
+        return _write(value)
+
+
+def _spell(value: Any) -> orjson.Fragment:
+    if isinstance(value, _SpelledFloat):
+        return orjson.Fragment(value.spelling)
+    if isinstance(value, int):
+        return orjson.Fragment(int.__repr__(value))
+    if isinstance(value, float):
+        return orjson.Fragment(orjson.dumps(float(value)))
+    if isinstance(value, str):
+        return orjson.Fragment(json.dumps(str(value)))
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _write(value: Any) -> bytes:
+    """Write what orjson refuses: each container by hand, each leaf in the form that can hold it."""
+    if isinstance(value, dict):
+        return b"{%b}" % b",".join(json.dumps(k).encode() + b":" + _write(v) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return b"[%b]" % b",".join(map(_write, value))
+    if isinstance(value, str):
+        return json.dumps(value).encode()
+    return orjson.dumps(value, _spell, _OPTIONS)
