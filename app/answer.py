@@ -1,0 +1,115 @@
+"""A whole answer, put together from its chunks, for clients that did not ask for a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .pipeline import Chunk
+
+__all__ = ["Answer"]
+
+_FIELD_TEXT = frozenset({"content", "reasoning", "reasoning_content", "refusal"})
+_AUDIO_TEXT = frozenset({"data", "transcript"})
+
+
+class Answer:
+    """Collects chunks and gives the completion in the shape of OpenRouter's ``stream: false``.
+
+    Text fields concatenate, lists append, of anything else the last value wins.
+    """
+
+    def __init__(self) -> None:
+        self._top: Chunk = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Take one normalised chunk."""
+        for key, value in chunk.items():
+            if key != "choices":
+                self._top[key] = value
+        for choice in chunk["choices"]:
+            kept = self._choices.setdefault(choice["index"], {"index": choice["index"], "message": {}})
+            for key, value in choice.items():
+                if key == "delta":
+                    _merge_message(kept["message"], value)
+                elif key == "logprobs":
+                    _merge_logprobs(kept, value)
+                elif value is not None or key not in kept:
+                    kept[key] = value
+
+    def completion(self, usage: dict[str, Any] | None) -> dict[str, Any]:
+        """Give the ``chat.completion`` object."""
+        choices = [_finished(self._choices[index]) for index in sorted(self._choices)]
+        found = {**self._top, "object": "chat.completion", "choices": choices}
+        if usage is not None:
+            found["usage"] = usage
+        return found
+
+
+def _finished(choice: dict[str, Any]) -> dict[str, Any]:
+    message = choice.pop("message")
+    calls = message.get("tool_calls")
+    if calls:
+        message["tool_calls"] = [_settled(call) for call in calls]
+    content = message.get("content") or (None if calls or message.get("refusal") else "")
+    rest = {k: v for k, v in message.items() if k not in ("role", "content", "refusal")}
+    choice["message"] = {
+        "role": message.get("role", "assistant"),
+        "content": content,
+        "refusal": message.get("refusal") or None,
+        **rest,
+    }
+    return choice
+
+
+def _settled(call: dict[str, Any]) -> dict[str, Any]:
+    function = {"arguments": "", **call.get("function", {})}
+    return {"type": "function", **{k: v for k, v in call.items() if k != "index"}, "function": function}
+
+
+def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    for key, value in delta.items():
+        if key == "tool_calls" and isinstance(value, list):
+            for call in value:
+                if isinstance(call, dict):
+                    _merge_call(message.setdefault(key, []), call)
+        elif key == "audio" and isinstance(value, dict):
+            _merge_fields(message.setdefault(key, {}), value, _AUDIO_TEXT)
+        else:
+            _merge_fields(message, {key: value}, _FIELD_TEXT)
+
+
+def _merge_fields(kept: dict[str, Any], new: dict[str, Any], text: frozenset[str]) -> None:
+    for key, value in new.items():
+        old = kept.get(key)
+        if key in text and isinstance(value, str):
+            kept[key] = (old or "") + value
+        elif isinstance(value, list) and isinstance(old, list):
+            old.extend(value)
+        elif value is not None or key not in kept:
+            kept[key] = list(value) if isinstance(value, list) else value
+
+
+def _merge_call(calls: list[dict[str, Any]], call: dict[str, Any]) -> None:
+    """Join a tool call fragment to its call: the last one of its index, or a new one when a new id appears."""
+    for kept in reversed(calls):
+        if kept["index"] == call.get("index"):
+            if call.get("id") and kept.get("id") and call["id"] != kept["id"]:
+                break
+            function = call.get("function")
+            if isinstance(function, dict):
+                _merge_fields(kept.setdefault("function", {}), function, frozenset({"arguments", "name"}))
+            kept.update({k: v for k, v in call.items() if k not in ("function", "index") and v is not None})
+            return
+    copied = {"index": call.get("index"), **call}
+    if isinstance(call.get("function"), dict):
+        copied["function"] = dict(call["function"])
+    calls.append(copied)
+
+
+def _merge_logprobs(choice: dict[str, Any], logprobs: Any) -> None:
+    old = choice.get("logprobs")
+    if isinstance(old, dict) and isinstance(logprobs, dict):
+        _merge_fields(old, logprobs, frozenset())
+    elif logprobs is not None or "logprobs" not in choice:
+        choice["logprobs"] = dict(logprobs) if isinstance(logprobs, dict) else logprobs
