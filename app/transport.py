@@ -1,0 +1,415 @@
+"""What Sluice changes in requests and urllib3 to stream: lines without delay, calls that can be cancelled, retries
+that tell and that can be woken.
+
+``Call`` is one request's handle. It finds its way to the pieces below through a thread-local (which gevent makes
+greenlet-local), because urllib3 passes nothing of ours along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    MaxRetryError,
+    NewConnectionError,
+    ProtocolError,
+    ProxyError,
+    ReadTimeoutError,
+    ResponseError,
+)
+from urllib3.exceptions import HTTPError as Urllib3Error
+from urllib3.util.retry import Retry
+
+from .sse import EventTooLong, LineBuffer
+
+__all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
+
+_READ_SIZE = 65536
+_local = threading.local()
+
+
+def _breaker() -> Breaker:
+    breaker: Breaker = getattr(_local, "breaker", None) or Breaker()
+    return breaker
+
+
+class Cancelled(Exception):
+    """The call was cancelled.
+
+    NOTE: a plain exception on purpose: urllib3 retries some of its own and of the socket's.
+    """
+
+
+class UpstreamDown(ConnectTimeoutError):
+    """No connect was tried, because the last ones all failed."""
+
+
+class Attempt(dict[str, Any]):
+    """What one attempt failed with: ``{status}`` or ``{error}``, and ``{wait}``, the seconds waited after it."""
+
+
+class Call:
+    """The handle of one upstream call: cancels it in any phase and knows how far it got.
+
+    Attributes:
+        cancelled: set once the call is to end.
+        sent_at: monotonic time at which the current attempt's request began to be sent, or None.
+        failed: the attempts that failed.
+    """
+
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+        self.sent_at: float | None = None
+        self.failed: list[Attempt] = []
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def cancel(self) -> None:
+        """End the call at once; the reader, wherever it waits, wakes with an error. From any thread, idempotent."""
+        with self._lock:
+            if self.cancelled.is_set():
+                return
+            self.cancelled.set()
+            if self._socket is not None:
+                # NOTE: the plain method: SSLSocket.shutdown would drop the TLS object under a reader that uses it.
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def attach(self, sock: socket.socket | None) -> None:
+        """Note that *sock* now carries this call.
+
+        Raises:
+            Cancelled: the call is cancelled; nothing may be sent.
+        """
+        with self._lock:
+            if self.cancelled.is_set():
+                raise Cancelled
+            self._socket = sock
+
+    def limit_reads(self, seconds: float) -> None:
+        """Let each further read from the call's connection wait at most *seconds*."""
+        with self._lock:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.settimeout(seconds)
+
+    def detach(self) -> None:
+        """Note that the call's connection went back to its pool and is ours no more."""
+        with self._lock:
+            self._socket = None
+
+
+class _Cancellable:
+    """Mixed into urllib3's connections: tells the current call which socket carries it.
+
+    A connection that is closed need not be told: shutting down a closed socket object does nothing, and while a
+    response still reads a close-delimited body from it, that same object is how to end it.
+    """
+
+    sock: socket.socket | None
+    call: Call | None = None
+
+    def _new_conn(self) -> socket.socket:
+        _breaker().check()
+        try:
+            sock: socket.socket = super()._new_conn()  # type: ignore[misc]
+        except Exception:
+            _breaker().failed()
+            raise
+        _breaker().succeeded()
+        return sock
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        if self.sock is None:
+            self.connect()  # type: ignore[attr-defined]
+        self._attach(self.sock)
+        if self.call is not None:
+            self.call.sent_at = time.monotonic()
+        super().request(*args, **kwargs)  # type: ignore[misc]
+
+    def release(self) -> None:
+        """Belong to no call any more."""
+        call, self.call = self.call, None
+        if call is not None:
+            call.detach()
+
+    def _attach(self, sock: socket.socket | None) -> None:
+        self.call = getattr(_local, "call", None)
+        if self.call is not None:
+            self.call.attach(sock)
+
+
+class _PlainConnection(_Cancellable, HTTPConnection):
+    pass
+
+
+class _TlsConnection(_Cancellable, HTTPSConnection):
+    """Can be cancelled during the handshake too.
+
+    The handshake replaces the socket object, so meanwhile a duplicate carries the call.
+    """
+
+    def connect(self) -> None:
+        self._duplicate: socket.socket | None = None
+        try:
+            super().connect()
+        finally:
+            if self._duplicate is not None:
+                self._duplicate.close()
+
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        self._duplicate = sock.dup()
+        try:
+            self._attach(self._duplicate)
+        except Cancelled:
+            sock.close()
+            raise
+        return sock
+
+
+class _Releasing:
+    """Mixed into urllib3's pools: a connection that goes back belongs to no call."""
+
+    def _put_conn(self, conn: Any) -> None:
+        if conn is not None:
+            conn.release()
+        super()._put_conn(conn)  # type: ignore[misc]
+
+
+class _PlainPool(_Releasing, HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _TlsPool(_Releasing, HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class Breaker:
+    """Spares an upstream that cannot be reached: after *limit* failed connects in a row, one try each *pause* seconds.
+
+    Args:
+        limit: failed connects in a row that open the breaker.
+        pause: seconds between two tries while it is open.
+    """
+
+    def __init__(self, limit: int = 10, pause: float = 1.0) -> None:
+        self.limit, self.pause = limit, pause
+        self.failures = 0
+        self._next_try = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a connect now would be refused."""
+        return self.failures >= self.limit and time.monotonic() < self._next_try
+
+    def check(self) -> None:
+        """Let a connect pass or refuse it.
+
+        Raises:
+            UpstreamDown: the breaker is open.
+        """
+        with self._lock:
+            if self.is_open:
+                raise UpstreamDown(f"not tried: the last {self.failures} connects failed")
+            if self.failures >= self.limit:
+                self._next_try = time.monotonic() + self.pause
+
+    def failed(self) -> None:
+        """Count a failed connect."""
+        with self._lock:
+            self.failures += 1
+            if self.failures == self.limit:
+                self._next_try = time.monotonic() + self.pause
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self.failures = 0
+
+
+class CallRetry(Retry):
+    """urllib3's Retry for one call: POST too, the card's statuses, waits that end when the call is cancelled.
+
+    Connection failures count as such whenever the request had not been sent, so that nothing is billed twice.
+    ``Retry-After`` replaces the wait when it is at most ``retry_after_max`` seconds, is ignored when unreadable, and
+    ends the attempts when longer.
+    """
+
+    def __init__(self, *args: Any, call: Call, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.call = call
+
+    def new(self, **kw: Any) -> CallRetry:
+        return super().new(**{"call": self.call, **kw})
+
+    def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
+        return status_code in self.status_forcelist
+
+    def _is_connection_error(self, err: Exception) -> bool:
+        if self.call.sent_at is not None:
+            return False
+        cause = err.original_error if isinstance(err, ProxyError) else err
+        return isinstance(cause, (ConnectTimeoutError, ReadTimeoutError, ProtocolError, OSError))
+
+    def get_backoff_time(self) -> float:
+        step: float = self.backoff_factor * 2 ** max(len(self.history) - 1, 0)
+        return step * (1 + self.backoff_jitter * random.random())
+
+    def get_retry_after(self, response: Any) -> float | None:
+        return _seconds(response.headers.get("Retry-After") or "")
+
+    def increment(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        response: Any = None,
+        error: Exception | None = None,
+        _pool: Any = None,
+        _stacktrace: Any = None,
+    ) -> CallRetry:
+        if self.call.cancelled.is_set():
+            raise Cancelled
+        self.call.failed.append(_attempt(response, error))
+        if response is not None and (self.get_retry_after(response) or 0) > self.retry_after_max:
+            raise MaxRetryError(_pool, url or "", ResponseError("Retry-After is longer than the most we wait"))
+        if isinstance(error, UpstreamDown) and len(self.call.failed) == 1:
+            # A newcomer is told at once; who waits already goes on waiting.
+            raise MaxRetryError(_pool, url or "", error)
+        new: CallRetry = super().increment(method, url, response, error, _pool, _stacktrace)
+        self.call.sent_at = None
+        return new
+
+    def sleep(self, response: Any = None) -> None:
+        wait = self.get_retry_after(response) if response is not None else None
+        # The wait upstream asked for is a floor; a little more keeps those who were told the same from coming at once.
+        wait = self.get_backoff_time() if wait is None else wait * (1 + 0.1 * random.random())
+        if self.call.failed:
+            self.call.failed[-1]["wait"] = round(wait, 3)
+        if self.call.cancelled.wait(wait):
+            raise Cancelled
+
+
+def _seconds(header: str) -> float | None:
+    """Read a Retry-After header (RFC 9110, section 10.2.3); None where it is neither seconds nor a date."""
+    header = header.strip()
+    if header.isascii() and header.isdigit():
+        return float(header[:12])
+    try:
+        date = parsedate_to_datetime(header)
+        return max((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - time.time(), 0.0)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _attempt(response: Any, error: Exception | None) -> Attempt:
+    if response is not None:
+        return Attempt(status=response.status)
+    if isinstance(error, UpstreamDown):
+        return Attempt(error="not tried")
+    if isinstance(error, NewConnectionError):
+        return Attempt(error="connect failed")
+    return Attempt(error="connect timeout" if isinstance(error, ConnectTimeoutError) else "connection lost")
+
+
+class StreamResponse(requests.Response):
+    """A response whose ``iter_lines`` is prompt, right and linear.
+
+    As shipped it delivers late on close-delimited bodies, makes a blank line of a CRLF cut in two and is quadratic
+    on long lines. ``iter_content`` here reads what is there and hands out whole lines only, so ``iter_lines`` on top
+    of it never has to keep or join anything.
+    """
+
+    line_limit = 16_777_216
+    last_read_at = 0.0
+    """Monotonic time of the last bytes from upstream."""
+    is_partial = False
+    """Whether those bytes ended within a line."""
+
+    def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
+        """Yield blocks of whole lines, each ended by LF; the unfinished last line at the end.
+
+        Raises:
+            EventTooLong: a line is longer than ``line_limit`` bytes.
+            urllib3.exceptions.HTTPError, OSError: the connection broke.
+        """
+        lines = LineBuffer(self.line_limit)
+        read1, now = self.raw.read1, time.monotonic
+        while data := read1(_READ_SIZE, decode_content=True):
+            self.last_read_at = now()
+            block = lines.feed(data)
+            self.is_partial = lines.is_partial
+            if block:
+                yield block
+        if rest := lines.flush():
+            yield rest
+
+
+class Adapter(HTTPAdapter):
+    """requests' adapter over the pieces above.
+
+    Args:
+        pool_size: idle connections that are kept.
+        line_limit: longest line of a response in bytes.
+        retries: keyword arguments of each call's ``CallRetry``.
+    """
+
+    def __init__(self, pool_size: int, line_limit: int, retries: dict[str, Any]) -> None:
+        self._line_limit = line_limit
+        self._retries = retries
+        self.breaker = Breaker()
+        super().__init__(pool_connections=4, pool_maxsize=pool_size, pool_block=False)
+
+    @property
+    def max_retries(self) -> Retry:
+        """The current call's retries: requests asks for them in the thread that sends."""
+        call: Call | None = getattr(_local, "call", None)
+        return Retry(0, read=False) if call is None else CallRetry(call=call, **self._retries)
+
+    @max_retries.setter
+    def max_retries(self, value: Any) -> None:
+        """Ignore what the parent's constructor sets."""
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, **pool_kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
+
+    def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **proxy_kwargs)
+        manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
+        return manager
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> StreamResponse:
+        response = StreamResponse()
+        response.status_code = resp.status
+        response.headers = requests.structures.CaseInsensitiveDict(resp.headers)
+        response.raw, response.reason, response.request = resp, resp.reason, req
+        response.url = req.url or ""
+        response.line_limit = self._line_limit
+        return response
+
+    @contextlib.contextmanager
+    def carrying(self, call: Call) -> Iterator[None]:
+        """Make *call* the one that this thread's next request belongs to."""
+        _local.call, _local.breaker = call, self.breaker
+        try:
+            yield
+        finally:
+            _local.call = _local.breaker = None
+
+
+Broken = (Urllib3Error, OSError, EventTooLong)
+"""What reading a response may raise."""
