@@ -1,0 +1,88 @@
+"""A bounded queue between the one reader of a stream and its one consumer, made of two locks and a deque.
+
+The reader waits while the consumer is behind (back-pressure), the consumer takes everything at once (coalescing),
+and others may slip items in past the bound (heartbeats, endings). It costs less per item than ``queue.Queue`` under
+gevent and under threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+__all__ = ["Mailbox"]
+
+
+class Mailbox:
+    """See the module.
+
+    Args:
+        limit: size of the items not yet taken at which ``put`` waits; one item may be larger.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit: float = limit
+        self._items: deque[Any] = deque()
+        # Each counter has one writer and so needs no lock: the reader counts what it put, the consumer what it took.
+        self._put = 0
+        self._taken = 0
+        self._reader_waits = False
+        self._ready = threading.Lock()
+        self._space = threading.Lock()
+        self._ready.acquire()
+        self._space.acquire()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reader would have to wait."""
+        return self._put - self._taken >= self._limit
+
+    def put(self, item: Any, size: int) -> None:
+        """Add an item, the reader's way: waits while the mailbox is full."""
+        while self._put - self._taken >= self._limit:
+            self._reader_waits = True
+            if self._put - self._taken >= self._limit:
+                self._space.acquire()
+        self._put += size
+        self.slip(item)
+
+    def slip(self, item: Any) -> None:
+        """Add an item that does not count and never waits; from any thread."""
+        self._items.append(item)
+        # Appended before the look: a consumer that has been woken but has not yet taken will find it.
+        if self._ready.locked():
+            _release(self._ready)
+
+    def take(self) -> list[Any]:
+        """Wait for items and give all there are."""
+        items: list[Any] = []
+        while not items:
+            self._ready.acquire()
+            pop = self._items.popleft
+            try:
+                while True:
+                    items.append(pop())
+            except IndexError:
+                pass
+        return items
+
+    def taken(self, size: int) -> None:
+        """Count what the consumer has taken; wakes a waiting reader."""
+        self._taken += size
+        if self._reader_waits:
+            self._reader_waits = False
+            _release(self._space)
+
+    def lift(self) -> None:
+        """Lift the bound for good: a waiting reader goes on, nothing waits any more."""
+        self._limit = float("inf")
+        self._reader_waits = False
+        _release(self._space)
+
+
+def _release(lock: threading.Lock) -> None:
+    try:
+        lock.release()
+    except RuntimeError:
+        pass  # someone else has just released it

@@ -1,0 +1,79 @@
+"""What is written down of one request: facts and figures, never a prompt, an answer, a key or an address."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Record", "Recorder", "ignore", "new_completion_id"]
+
+Recorder = Callable[["Record"], None]
+"""Takes each finished record, once; must not block."""
+
+
+def new_completion_id() -> str:
+    """Make an id in OpenAI's form."""
+    return f"chatcmpl-{secrets.token_hex(12)}"
+
+
+def ignore(record: Record) -> None:
+    """Keep nothing, as the library calls do."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One request, from its arrival to its end reason. Times are seconds, ``*_ms`` milliseconds."""
+
+    recorder: Recorder = field(default=ignore, repr=False)
+    record_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    completion_id: str | None = None
+    generation_id: str | None = None
+    created_at: float = field(default_factory=time.time)
+    endpoint: str = "/v1/chat/completions"
+    stream: bool = False
+    requested_model: str | None = None
+    served_model: str | None = None
+    provider: str | None = None
+    key_label: str | None = None
+    request_id: str | None = None
+    pipeline: dict[str, Any] = field(default_factory=dict)
+    params_used: dict[str, Any] = field(default_factory=dict)
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    status: int = 200
+    end_reason: str | None = None
+    headers_ms: float | None = None
+    first_chunk_ms: float | None = None
+    total_ms: float | None = None
+    chunks: int = 0
+    characters: int = 0
+    usage: dict[str, Any] | None = None
+    error_code: str | None = None
+    error_type: str | None = None
+    _started: float = field(default_factory=time.monotonic, repr=False)
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
+
+    def elapsed_ms(self) -> float:
+        """Give the milliseconds since the request came."""
+        return round((time.monotonic() - self._started) * 1000, 1)
+
+    def close(self, end_reason: str) -> bool:
+        """Write the record down with its *end_reason*; only the first call does, and is told so by True."""
+        with self._lock:
+            if self.end_reason is not None:
+                return False
+            self.end_reason = end_reason
+        self.total_ms = self.elapsed_ms()
+        self.recorder(self)
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts as JSON values."""
+        found = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name[0] != "_" and name != "recorder"
+        }
+        return dict(found)

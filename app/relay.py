@@ -1,0 +1,495 @@
+"""One stream's life: open upstream, decode, run the stages, hand on, end properly whatever happens, account.
+
+Three parties meet in a ``Stream``. The **reader**, a thread of its own, does everything from the upstream call to the
+encoded ending. The **consumer**, who is the server's thread for the request or a caller of the library, takes what
+the reader put into the mailbox. The **ticker** looks at every stream a few times a second: heartbeats, time limits,
+a client that left or stalled, the drain. Whoever finds a reason to end states it by ``fail``; the first one counts.
+The ending itself is written once: by the reader, or by the ticker while the reader is still waiting for a response.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from . import wire
+from .chunks import Normalizer, chunk_of_completion
+from .drain import drain
+from .errors import (
+    ClientGone,
+    DeadlineExceeded,
+    Draining,
+    GatewayError,
+    InternalError,
+    UpstreamCut,
+    UpstreamEmpty,
+    UpstreamProtocolError,
+    UpstreamTimeout,
+)
+from .peer import Peer
+from .pipeline import Chunk, Run
+from .record import Record
+from .settings import Settings
+from .sinks import Last, Sink
+from .sse import Comment, EventDecoder, encode_comment
+from .ticker import Ticker
+from .transport import Broken, Call, Cancelled
+
+__all__ = ["HEARTBEAT", "Response", "Stream", "Upstream"]
+
+log = logging.getLogger("sluice")
+
+HEARTBEAT = encode_comment(b" keep-alive")
+_PARAMS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "top_a",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "max_tokens",
+    "max_completion_tokens",
+    "seed",
+)
+_END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
+_TAIL_SECONDS = 1.0
+_TAIL_BLOCKS = 16
+
+
+class Response(Protocol):
+    """What the relay needs of an upstream response."""
+
+    headers: Any
+    last_read_at: float
+    is_partial: bool
+
+    def iter_lines(self) -> Iterator[bytes]:
+        """Yield the lines of the body as they come."""
+
+    def close(self) -> None:
+        """Close the connection unless it was read to its end."""
+
+
+class Upstream(Protocol):
+    """What the relay needs of the upstream client."""
+
+    def open(self, call: Call, body: bytes, key: str | None, *, own_key: bool) -> Any:
+        """Send the request and give the response of a success."""
+
+    def broken(self, call: Call, error: Exception) -> GatewayError:
+        """Make our error of one that reading raised."""
+
+
+def _says_something(choices: list[Chunk]) -> bool:
+    return any(value for choice in choices for key, value in choice["delta"].items() if key != "role")
+
+
+class Stream:
+    """See the module.
+
+    Args:
+        upstream: the client that opens the call.
+        ticker: watches the stream until it is closed.
+        settings: limits.
+        run: the prepared request and its transforms.
+        sink: where the answer goes.
+        record: closed exactly once, by ``close``.
+        key: upstream key. *own_key*: it is the operator's.
+        peer: the client's connection, if a server shows it.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        ticker: Ticker,
+        settings: Settings,
+        run: Run,
+        sink: Sink,
+        record: Record,
+        *,
+        key: str | None,
+        own_key: bool,
+        peer: Peer | None = None,
+    ) -> None:
+        body = run.request.body
+        debug = body.get("debug")
+        self._upstream, self._ticker, self._settings = upstream, ticker, settings
+        self._run, self._record, self._peer = run, record, peer
+        self._key, self._own_key = key, own_key
+        self.sink, self.mailbox, self.call = sink, sink.mailbox, Call()
+        self.chunks = Normalizer(
+            record.completion_id or "",
+            own_key=own_key,
+            secret=key,
+            keep_debug=isinstance(debug, dict) and debug.get("echo_upstream_body") is True,
+        )
+        self.error: GatewayError | None = None
+        """Why the stream failed, or None."""
+        self.first_event = threading.Event()
+        """Set when the first chunk that says something, or the ending, is in the mailbox."""
+        self.on_close: Callable[[], None] = lambda: None
+        self._ends: list[Chunk] = []
+        self._lock = threading.Lock()
+        self._is_open = False  # upstream has answered: the ending is the reader's to write
+        self._is_ending = False  # someone writes the ending
+        self._is_closed = False
+        self._reader_started = False
+        self._response: Response | None = None
+        self._decoder = EventDecoder(settings.max_event_bytes)
+        now = time.monotonic()
+        self._began_at = self._wrote_at = self._taken_at = now
+        self._event_at: float | None = None  # upstream's last whole event; None before the first
+        self._pending: tuple[float | None, float] | None = None  # the event before an unfinished one, and since when
+        self._is_away = True  # the consumer is not waiting in ``take``
+        self._reached_end = False
+        ticker.add(self)
+
+    # The consumer's side.
+
+    def start(self) -> None:
+        """Start the reader. Nothing has gone upstream before."""
+        if not self._reader_started:
+            self._reader_started = True
+            _thread.start_new_thread(self._read, ())
+
+    def take(self) -> list[Any]:
+        """Wait for items; a ``Last`` at the end of the list says that nothing follows."""
+        self._is_away = False
+        items = self.mailbox.take()
+        self._is_away = True
+        self._wrote_at = time.monotonic()
+        last = items[-1]
+        if last is not HEARTBEAT:
+            self._taken_at = self._wrote_at
+            if type(last) is Last:
+                self._reached_end = True
+        return items
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the answer has said anything yet."""
+        return self._record.first_chunk_ms is not None
+
+    def mark_ended(self) -> None:
+        """Note that the consumer knows the ending without taking it from the mailbox."""
+        self._reached_end = True
+
+    def wrote(self) -> None:
+        """Note that the server came back for more of what it was given."""
+        self._wrote_at = time.monotonic()
+
+    def close(self) -> None:
+        """Account for the stream and, if it has not ended, end it. Idempotent, from any thread."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._ticker.remove(self)
+        if not self._reached_end:
+            self.fail(ClientGone("the client left"))
+        self._account()
+        self.on_close()
+
+    # Anyone's side.
+
+    def fail(self, error: GatewayError) -> None:
+        """End the stream with *error*, unless it is ending already. From any thread."""
+        with self._lock:
+            # A client can still be lost while the ending waits for it, and not once it has taken that.
+            is_late = self._reached_end if isinstance(error, ClientGone) else self._is_ending
+            if self.error is None and not is_late:
+                self.error = error
+            early = not self._is_open and not self._is_ending
+            if early:
+                self._is_ending = True
+        self.call.cancel()
+        self.mailbox.lift()
+        if early:
+            # The reader is still waiting for a connection or a response, and may be for seconds.
+            self._write_failure(self.error or error)
+
+    # The ticker's side.
+
+    def check(self, now: float) -> None:
+        """Do what is due at monotonic time *now*."""
+        peer = self._peer
+        if peer is not None:
+            if peer.is_gone():
+                self.fail(ClientGone("the client left"))
+                if self._is_away:
+                    peer.cut()  # wakes a server that is stuck in a write
+                return
+            if self._is_away and now - self._wrote_at > self._settings.client_stall_timeout:
+                error = ClientGone("the client took nothing for SLUICE_CLIENT_STALL_TIMEOUT")
+                error.end_reason = "client_stalled"
+                self.fail(error)
+                peer.cut()
+                return
+        if self._is_ending:
+            if drain.is_over() and peer is not None:
+                peer.cut()  # the ending is written and nobody takes it
+        elif drain.is_over():
+            self.fail(Draining("this worker is shutting down; send the request again"))
+        elif (error_due := self._limit_passed(now)) is not None:
+            self.fail(error_due)
+        elif (
+            self.sink.wants_comments
+            and not self._is_away
+            and now - self._wrote_at + self._settings.tick > self._settings.heartbeat
+        ):
+            self.mailbox.slip(HEARTBEAT)
+
+    def _limit_passed(self, now: float) -> GatewayError | None:
+        limits, sent_at = self._settings, self.call.sent_at
+        if now - self._began_at > limits.deadline:
+            return DeadlineExceeded(f"the request took longer than {limits.deadline:g} s (SLUICE_DEADLINE)")
+        if sent_at is None:
+            return None
+        if self._event_at is None:
+            if now - sent_at > limits.first_token_timeout:
+                return UpstreamTimeout(
+                    f"upstream sent no event within {limits.first_token_timeout:g} s (SLUICE_FIRST_TOKEN_TIMEOUT)"
+                )
+            return None
+        response = self._response
+        if response is None or self.mailbox.is_full:
+            return None  # back-pressure is no silence: while the consumer is behind, upstream is not being read
+        if now - max(response.last_read_at, self._taken_at) > limits.idle_timeout:
+            return UpstreamTimeout(f"upstream fell silent for {limits.idle_timeout:g} s (SLUICE_IDLE_TIMEOUT)")
+        return self._unfinished_too_long(now, response)
+
+    def _unfinished_too_long(self, now: float, response: Response) -> GatewayError | None:
+        """Find an event that has begun and does not end, though bytes keep coming."""
+        if not (self._decoder.is_pending or response.is_partial):
+            self._pending = None
+        elif self._pending is None or self._pending[0] != self._event_at:
+            self._pending = (self._event_at, now)
+        elif now - max(self._pending[1], self._taken_at) > self._settings.first_token_timeout:
+            limit = self._settings.first_token_timeout
+            return UpstreamTimeout(f"upstream did not finish an event within {limit:g} s (SLUICE_FIRST_TOKEN_TIMEOUT)")
+        return None
+
+    # The reader's side.
+
+    def _read(self) -> None:
+        response: Response | None = None
+        try:
+            body = wire.dumps(self._run.request.body)
+            response = self._upstream.open(self.call, body, self._key, own_key=self._own_key)
+            with self._lock:
+                if self._is_ending:
+                    return
+                self._is_open = True
+                self._response = response
+            self._record.headers_ms = self._record.elapsed_ms()
+            self._relay(response)
+        except GatewayError as error:
+            self._end_badly(error)
+        except Cancelled:
+            self._end_badly(ClientGone("cancelled"))
+        except Broken as error:
+            self._end_badly(self._upstream.broken(self.call, error))
+        except Exception:
+            log.exception("relaying failed")
+            self._end_badly(InternalError("the gateway failed; its log says why"))
+        finally:
+            if response is not None:
+                response.close()
+
+    def _relay(self, response: Response) -> None:
+        """Relay the body to its end, then end the stream."""
+        lines = response.iter_lines()
+        is_done = False
+        for line in lines:
+            if self._event_at is None and not self._decoder.is_pending and line.lstrip().startswith(b"{"):
+                self._whole(line, lines)
+                is_done = True
+                break
+            if self._line(line):
+                is_done = True
+                break
+        else:
+            # Lenient where the standard is not: an event whose blank line is missing at the end is taken.
+            last = self._decoder.flush()
+            is_done = last is not None and self._event(last.data)
+        if self.call.cancelled.is_set() and self.error is not None:
+            raise self.error
+        self._end_well(response, is_done)
+        if is_done:
+            self._read_tail(lines)
+
+    def _line(self, line: bytes) -> bool:
+        """Take one line; tell whether it ended the answer."""
+        item = self._decoder.feed(line)
+        if item is None:
+            return False
+        if type(item) is Comment:
+            self.sink.comment(item)
+            return False
+        return self._event(item.data)  # type: ignore[union-attr]
+
+    def _event(self, data: bytes) -> bool:
+        """Take one event's data; tell whether it was ``[DONE]``."""
+        stripped = data.strip()
+        if not stripped:
+            return False
+        self._event_at = time.monotonic()
+        if stripped == b"[DONE]":
+            return True
+        try:
+            value = wire.loads(data)
+        except ValueError:
+            raise UpstreamProtocolError("upstream sent an event that is no JSON: expected a completion chunk") from None
+        self._chunk(value)
+        return False
+
+    def _whole(self, first: bytes, lines: Iterator[bytes]) -> None:
+        """Relay a JSON body where a stream was asked for as the answer it is."""
+        parts, size = [first], len(first)
+        for line in lines:
+            parts.append(line)
+            size += len(line)
+            if size > self._settings.max_event_bytes:
+                raise UpstreamProtocolError("upstream sent a JSON body over the limit (SLUICE_MAX_EVENT_BYTES)")
+        try:
+            value = wire.loads(b"\n".join(parts))
+        except ValueError:
+            raise UpstreamProtocolError("upstream sent neither an event stream nor JSON") from None
+        self._event_at = time.monotonic()
+        self._chunk(chunk_of_completion(value) if isinstance(value, dict) else value)
+
+    def _chunk(self, value: Any) -> None:
+        for chunk in self.chunks.feed(value):
+            self._pass(chunk)
+        if self.chunks.failure is not None:
+            raise self.chunks.failure
+
+    def _pass(self, chunk: Chunk) -> None:
+        """Hand one chunk through the transforms to the sink; finish chunks wait for upstream's end."""
+        for out in (chunk,) if self._run.is_plain else self._run.feed(chunk):
+            self._emit(out)
+
+    def _emit(self, chunk: Chunk) -> None:
+        choices = chunk["choices"]
+        if choices and choices[0].get("finish_reason") is not None:
+            self._ends.append(chunk)
+            return
+        record = self._record
+        record.chunks += 1
+        for choice in choices:
+            text = choice["delta"].get("content")
+            if isinstance(text, str):
+                record.characters += len(text)
+        self.sink.chunk(chunk)
+        if record.first_chunk_ms is None and _says_something(choices):
+            record.first_chunk_ms = record.elapsed_ms()
+            self.first_event.set()
+        if self.error is not None:
+            raise Cancelled
+
+    def _end_well(self, response: Response, is_done: bool) -> None:
+        chunks = self.chunks
+        if not chunks.begun:
+            raise self._nothing(response)
+        unfinished = chunks.unfinished()
+        if unfinished and not is_done:
+            raise UpstreamCut("upstream ended the answer without finishing it")
+        for index in unfinished:
+            self._pass(chunks.finish_chunk(index))
+        for chunk in self._run.finish():
+            self._emit(chunk)
+        with self._lock:
+            if self._is_ending or self.error is not None:
+                raise self.error or Cancelled()
+            self._is_ending = True
+        ended = {end["choices"][0]["index"] for end in self._ends}
+        self._ends += [chunks.finish_chunk(index) for index in chunks.begun if index not in ended]
+        self._ends[-1]["x_g0dm0d3"] = self.metadata()
+        for end in self._ends:
+            self.sink.chunk(end)
+        if self._run.request.include_usage and chunks.usage is not None:
+            self.sink.chunk({**chunks.head(), "choices": [], "usage": chunks.usage})
+        self.sink.done()
+        self.first_event.set()
+
+    def _nothing(self, response: Response) -> GatewayError:
+        kind = str(response.headers.get("Content-Type", "")).partition(";")[0].strip()[:60]
+        if self._decoder.stray:
+            return UpstreamProtocolError(f"upstream answered with {kind or 'something'} that is no event stream")
+        return UpstreamEmpty("upstream ended the answer before it began")
+
+    def _end_badly(self, error: GatewayError) -> None:
+        with self._lock:
+            if self._is_ending:
+                return
+            self._is_ending = True
+            error = self.error = self.error or error
+        self.mailbox.lift()
+        try:
+            for chunk in self._run.finish():
+                if chunk["choices"]:
+                    self.sink.chunk(chunk)
+            for end in self._ends:
+                self.sink.chunk(end)
+        finally:
+            self._write_failure(error)
+
+    def _write_failure(self, error: GatewayError) -> None:
+        begun = bool(self.chunks.begun)
+        indices = self.chunks.unfinished() if begun else [0]
+        last = {
+            **self.chunks.head(),
+            "choices": [{"index": index, "delta": {}, "finish_reason": "error"} for index in indices],
+            "x_g0dm0d3": {"error": error.to_object(), **self.metadata()},
+        }
+        self.sink.failed(last if indices else None, error)
+        self.first_event.set()
+
+    def _read_tail(self, lines: Iterator[bytes]) -> None:
+        """Read on to the body's end, within bounds, so that the connection can be used again."""
+        self.call.limit_reads(_TAIL_SECONDS)
+        for count, _ in enumerate(lines):
+            if count > _TAIL_BLOCKS:
+                return
+
+    # The account.
+
+    def metadata(self) -> dict[str, Any]:
+        """Give the facts that ride on the last chunk as ``x_g0dm0d3``."""
+        record, chunks, run = self._record, self.chunks, self._run
+        attempts: list[dict[str, Any]] = [dict(attempt) for attempt in self.call.failed]
+        if self._is_open:
+            attempts.append({"status": 200})
+        return {
+            "record_id": record.record_id,
+            "generation_id": chunks.generation_id,
+            "model": chunks.model,
+            "params_used": {name: run.request.body[name] for name in _PARAMS if name in run.request.body},
+            "pipeline": run.notes,
+            "stage_errors": run.errors,
+            "attempts": attempts,
+            "timing": {"first_chunk_ms": record.first_chunk_ms, "total_ms": record.elapsed_ms()},
+        }
+
+    def _account(self) -> None:
+        record, chunks, error = self._record, self.chunks, self.error
+        facts = self.metadata()
+        record.generation_id, record.served_model, record.provider = chunks.generation_id, chunks.model, chunks.provider
+        record.params_used, record.pipeline, record.attempts = (
+            facts["params_used"],
+            facts["pipeline"],
+            facts["attempts"],
+        )
+        record.usage = chunks.usage
+        if error is None:
+            first = chunks.finishes.get(min(chunks.finishes, default=0), "stop")
+            record.close(_END_REASONS.get(first, "completed"))
+            return
+        record.error_code, record.error_type = error.code, error.type
+        record.close(error.end_reason)
