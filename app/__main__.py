@@ -1,0 +1,5 @@
+"""``python -m app`` is the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""Putting it together: the application, the blueprint, the extension."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flask import Blueprint, Flask, Response
+from werkzeug.exceptions import HTTPException
+
+from . import wire
+from .errors import type_for_status
+from .gate import Authenticate
+from .gateway import Gateway, log_record
+from .pipeline import Stage
+from .record import Recorder
+from .routes import make_blueprint
+from .settings import Settings
+
+__all__ = ["Sluice", "create_app", "create_blueprint"]
+
+
+def create_blueprint(
+    settings: Settings | Mapping[str, Any] | None = None,
+    *,
+    stages: Iterable[Stage] = (),
+    authenticate: Authenticate | None = None,
+    recorder: Recorder = log_record,
+    name: str = "sluice",
+    url_prefix: str | None = None,
+) -> Blueprint:
+    """Make a blueprint that serves the gateway below *url_prefix*.
+
+    Args:
+        settings: settings, or a mapping to read over the environment (a Flask config, say); None: the environment.
+        stages: your own stages, beside those that ship.
+        authenticate: takes the Flask request, gives the caller's label, or None to refuse; instead of keys.
+        recorder: takes each finished record; must not block.
+        name: the blueprint's name, another one for each further gateway in an application.
+        url_prefix: where it is mounted.
+
+    Raises:
+        ConfigurationError: a setting is wrong, or nothing says who may call.
+    """
+    if not isinstance(settings, Settings):
+        settings = Settings.from_mapping(os.environ, settings or {})
+    gateway = Gateway(settings, stages=tuple(stages), authenticate=authenticate, recorder=recorder)
+    blueprint = make_blueprint(gateway, name, __name__, url_prefix)
+    blueprint.record(lambda state: state.app.extensions.setdefault("sluice", {}).update({name: gateway}))
+    return blueprint
+
+
+class Sluice:
+    """The gateway as a Flask extension.
+
+    Args:
+        app: is initialised at once when given.
+        options: as ``create_blueprint`` takes them; the settings come from the environment and the app's config.
+    """
+
+    def __init__(self, app: Flask | None = None, **options: Any) -> None:
+        self._options = options
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask, **options: Any) -> None:
+        """Mount the gateway in *app*; *options* go over those of the constructor.
+
+        Raises:
+            ConfigurationError: as ``create_blueprint``.
+        """
+        app.register_blueprint(create_blueprint(app.config, **{**self._options, **options}))
+
+
+def create_app(settings: Settings | Mapping[str, Any] | None = None, **options: Any) -> Flask:
+    """Make the application that serves the gateway and nothing else; *options* as ``create_blueprint`` takes them.
+
+    Raises:
+        ConfigurationError: as ``create_blueprint``.
+    """
+    app = Flask(__name__, static_folder=None)
+    app.register_blueprint(create_blueprint(settings, **options))
+    app.register_error_handler(HTTPException, _told)
+    return app
+
+
+def _told(error: HTTPException) -> Response:
+    """Answer what no blueprint answers in OpenAI's shape too."""
+    status = error.code or 500
+    message = "no such route here: the API is below /v1" if status == 404 else error.description
+    body = {"error": {"message": message, "type": type_for_status(status), "param": None, "code": error.name.lower()}}
+    return Response(wire.dumps(body), status, mimetype="application/json")

@@ -1,0 +1,142 @@
+"""Who may call, and with whose key upstream is called.
+
+An address never grants access: behind a proxy every client comes from the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .errors import AuthenticationError, ConfigurationError, PermissionDenied, RequestError
+from .settings import Settings
+
+__all__ = ["Authenticate", "Gate", "UpstreamKey"]
+
+Authenticate = Callable[[Any], str | None]
+"""A host's own check: takes the Flask request, gives the caller's label, or None to refuse."""
+
+_CLIENT_PREFIX = "sk-or-"
+_LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class UpstreamKey(NamedTuple):
+    """The key of an upstream call; ``own`` says that it is the operator's."""
+
+    key: str | None
+    own: bool
+
+
+class Gate:
+    """Lets callers in.
+
+    Args:
+        settings: keys, or open mode.
+        authenticate: a host's own check, which takes the place of keys.
+
+    Raises:
+        ConfigurationError: nothing says who may call, or a key is unusable.
+    """
+
+    def __init__(self, settings: Settings, authenticate: Authenticate | None = None) -> None:
+        self._settings = settings
+        self._authenticate = authenticate
+        self._hashes = dict(_hashed(entry) for entry in settings.api_keys)
+        self._hosts = _LOCAL | {host.lower() for host in settings.allowed_hosts}
+        if not (authenticate or self._hashes or settings.open):
+            raise ConfigurationError(
+                "nobody could call: set SLUICE_API_KEYS=label:key, or SLUICE_OPEN=on to serve without keys,"
+                " or pass `authenticate` to create_blueprint"
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers need no key."""
+        return not self._authenticate and not self._hashes
+
+    def admit(self, request: Any) -> str | None:
+        """Give the label of the caller of a Flask *request*; None in open mode.
+
+        Raises:
+            AuthenticationError: no key, or an unknown one.
+            PermissionDenied: open mode, and a Host that is not served.
+        """
+        if self._authenticate is not None:
+            label = self._authenticate(request)
+            if not label:
+                raise AuthenticationError("Invalid API key")
+            return str(label)
+        if self._hashes:
+            return self._label(bearer(request))
+        host = re.sub(r":\d*$", "", (request.host or "").lower())
+        if host not in self._hosts:
+            raise PermissionDenied(
+                f"Host {host[:100]!r} is not served in open mode: add it to SLUICE_ALLOWED_HOSTS, or set keys",
+                code="host_not_allowed",
+            )
+        return None
+
+    def upstream_key(self, request: Any, given: str | None) -> UpstreamKey:
+        """Choose the upstream key; *given* is the body's ``openrouter_api_key``.
+
+        A client's key never falls back to the operator's.
+
+        Raises:
+            RequestError: the client's key cannot be used.
+        """
+        takes = self._settings.takes_client_keys
+        if given is not None:
+            if not takes:
+                raise RequestError(
+                    "openrouter_api_key: this gateway uses its own upstream key (SLUICE_CLIENT_KEYS is off)",
+                    param="openrouter_api_key",
+                )
+            return UpstreamKey(_usable(given, "openrouter_api_key"), False)
+        token = bearer(request) if takes and self.is_open else None
+        if token and token.startswith(_CLIENT_PREFIX):
+            return UpstreamKey(_usable(token, "Authorization"), False)
+        return UpstreamKey(self._settings.openrouter_api_key, True)
+
+    def _label(self, token: str | None) -> str:
+        digest = hashlib.sha256((token or "").encode("utf-8", "surrogateescape")).hexdigest()
+        found = None
+        for known, label in self._hashes.items():  # all of them, so that the time tells nothing
+            if hmac.compare_digest(known, digest):
+                found = label
+        if not token or found is None:
+            raise AuthenticationError("Invalid API key", headers={"WWW-Authenticate": "Bearer"})
+        return found
+
+
+def bearer(request: Any) -> str | None:
+    """Give the bearer token of a Flask *request* (RFC 6750, section 2.1)."""
+    scheme, _, token = str(request.headers.get("Authorization", "")).strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _usable(key: str, name: str) -> str:
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise RequestError(f"{name}: expected a key of printable ASCII", param=name)
+    return key
+
+
+def _hashed(entry: str) -> tuple[str, str]:
+    """Read one ``label:key`` or ``label:sha256:hex``; give hash and label."""
+    label, colon, key = entry.partition(":")
+    if not (label and colon and key):
+        raise ConfigurationError(
+            "SLUICE_API_KEYS: expected label:key or label:sha256:hex, got an entry without a label"
+        )
+    if key.startswith(_CLIENT_PREFIX):
+        raise ConfigurationError(
+            f"SLUICE_API_KEYS: the key of {label!r} starts with {_CLIENT_PREFIX}, which marks OpenRouter's own keys"
+        )
+    if key.startswith("sha256:"):
+        digest = key.removeprefix("sha256:").lower()
+        if not re.fullmatch(r"[0-9a-f]{64}", digest):
+            raise ConfigurationError(f"SLUICE_API_KEYS: the hash of {label!r} is not 64 hex digits")
+        return digest, label
+    return hashlib.sha256(key.encode()).hexdigest(), label

@@ -1,0 +1,105 @@
+"""What one blueprint serves with: settings, upstream client, pipeline, gate, and the open streams of this process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+
+from . import stages as shipped_stages
+from .chat import OWN_FIELDS
+from .errors import Overloaded
+from .gate import Authenticate, Gate
+from .mailbox import Mailbox
+from .models import ModelList
+from .pipeline import Pipeline, Stage
+from .record import Record, Recorder, new_completion_id
+from .settings import Settings
+from .ticker import Ticker
+from .upstream import UpstreamClient
+
+__all__ = ["Gateway", "log_record"]
+
+log = logging.getLogger("sluice.requests")
+
+QUEUE_BYTES = 131_072
+"""Most encoded bytes of one stream that wait for its client; then upstream is not read."""
+
+
+def log_record(record: Record) -> None:
+    """Write a finished record to the log, the recorder of an application that sets none."""
+    log.info(
+        "%s %s status=%s reason=%s chunks=%s total_ms=%s attempts=%s",
+        record.request_id,
+        record.endpoint,
+        record.status,
+        record.end_reason,
+        record.chunks,
+        record.total_ms,
+        len(record.attempts),
+    )
+
+
+class Gateway:
+    """See the module.
+
+    Args:
+        settings: validated settings.
+        stages: further stages, beside those that ship.
+        authenticate: a host's own check instead of keys.
+        recorder: takes each finished record.
+
+    Raises:
+        ConfigurationError: the settings do not fit together.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        stages: Iterable[Stage] = (),
+        authenticate: Authenticate | None = None,
+        recorder: Recorder = log_record,
+    ) -> None:
+        self.settings = settings
+        self.gate = Gate(settings, authenticate)
+        self.upstream = UpstreamClient(settings)
+        self.models = ModelList(self.upstream, settings.models_ttl)
+        self.pipeline = Pipeline([*shipped_stages.shipped(settings), *stages] if settings.pipeline else ())
+        self.own_fields = OWN_FIELDS | self.pipeline.fields | {name for stage in stages for name in stage.fields}
+        self.ticker = Ticker(settings.tick)
+        self.recorder = recorder
+        self._open = 0
+        self._lock = threading.Lock()
+
+    @property
+    def open_streams(self) -> int:
+        """How many requests are under way in this process."""
+        return self._open
+
+    def enter(self) -> None:
+        """Take a place among the open streams.
+
+        Raises:
+            Overloaded: all are taken.
+        """
+        with self._lock:
+            if self._open >= self.settings.max_streams:
+                raise Overloaded(
+                    f"this worker has {self._open} open requests, the most it may have (SLUICE_MAX_STREAMS)",
+                    retry_after="1",
+                )
+            self._open += 1
+
+    def leave(self) -> None:
+        """Give the place back."""
+        with self._lock:
+            self._open -= 1
+
+    def new_record(self) -> Record:
+        """Start the record of a request."""
+        return Record(recorder=self.recorder, completion_id=new_completion_id())
+
+    def new_mailbox(self) -> Mailbox:
+        """Make the mailbox of one stream."""
+        return Mailbox(QUEUE_BYTES)
