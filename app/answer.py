@@ -47,23 +47,23 @@ class Answer:
 
 
 def _finished(choice: dict[str, Any]) -> dict[str, Any]:
-    message = choice.pop("message")
+    message = dict(choice["message"])
     calls = message.get("tool_calls")
     if calls:
         message["tool_calls"] = [_settled(call) for call in calls]
     content = message.get("content") or (None if calls or message.get("refusal") else "")
     rest = {k: v for k, v in message.items() if k not in ("role", "content", "refusal")}
-    choice["message"] = {
+    whole = {
         "role": message.get("role", "assistant"),
         "content": content,
         "refusal": message.get("refusal") or None,
         **rest,
     }
-    return choice
+    return {**{k: v for k, v in choice.items() if k != "message"}, "message": whole}
 
 
 def _settled(call: dict[str, Any]) -> dict[str, Any]:
-    function = {"arguments": "", **call.get("function", {})}
+    function = {"arguments": "", **_object_in(call, "function")}
     return {"type": "function", **{k: v for k, v in call.items() if k != "index"}, "function": function}
 
 
@@ -72,18 +72,28 @@ def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
         if key == "tool_calls" and isinstance(value, list):
             for call in value:
                 if isinstance(call, dict):
-                    _merge_call(message.setdefault(key, []), call)
+                    if not isinstance(message.get(key), list):
+                        message[key] = []
+                    _merge_call(message[key], call)
         elif key == "audio" and isinstance(value, dict):
-            _merge_fields(message.setdefault(key, {}), value, _AUDIO_TEXT)
+            _merge_fields(_object_in(message, key), value, _AUDIO_TEXT)
         else:
             _merge_fields(message, {key: value}, _FIELD_TEXT)
+
+
+def _object_in(holder: dict[str, Any], key: str) -> dict[str, Any]:
+    """Give the object under *key*, put there if what is there is none."""
+    if not isinstance(holder.get(key), dict):
+        holder[key] = {}
+    found: dict[str, Any] = holder[key]
+    return found
 
 
 def _merge_fields(kept: dict[str, Any], new: dict[str, Any], text: frozenset[str]) -> None:
     for key, value in new.items():
         old = kept.get(key)
-        if key in text and isinstance(value, str):
-            kept[key] = (old or "") + value
+        if key in text and isinstance(value, str) and isinstance(old, str):
+            kept[key] = old + value
         elif isinstance(value, list) and isinstance(old, list):
             old.extend(value)
         elif value is not None or key not in kept:
@@ -98,7 +108,7 @@ def _merge_call(calls: list[dict[str, Any]], call: dict[str, Any]) -> None:
                 break
             function = call.get("function")
             if isinstance(function, dict):
-                _merge_fields(kept.setdefault("function", {}), function, frozenset({"arguments", "name"}))
+                _merge_fields(_object_in(kept, "function"), function, frozenset({"arguments", "name"}))
             kept.update({k: v for k, v in call.items() if k not in ("function", "index") and v is not None})
             return
     copied = {"index": call.get("index"), **call}

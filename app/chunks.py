@@ -19,6 +19,7 @@ __all__ = ["Normalizer", "chunk_of_completion"]
 
 _HEAD = ("id", "object", "created", "model")
 _FRAME = frozenset({*_HEAD, "provider", "system_fingerprint", "service_tier", "choices"})
+_CHOICE_FRAME = frozenset({"index", "delta", "finish_reason"})
 _INDEXED = ("reasoning_details", "images", "annotations")
 
 
@@ -64,6 +65,7 @@ class Normalizer:
         self.id = completion_id
         self.created: int | None = None
         self.model: str | None = None
+        self._shown_model: str | None = None
         self.provider: str | None = None
         self.generation_id: str | None = None
         self.usage: dict[str, Any] | None = None
@@ -84,7 +86,7 @@ class Normalizer:
         """
         if not isinstance(chunk, dict):
             raise UpstreamProtocolError("upstream sent an event that is no JSON object: expected a completion chunk")
-        chunk = self._identify(chunk)
+        self._learn(chunk)
         taken = self._take_usage(chunk)
         if "error" in chunk:
             error = chunk.pop("error")
@@ -92,7 +94,9 @@ class Normalizer:
             if error:
                 self._fail(error)
         if "debug" in chunk and not self._keep_debug:
-            return []
+            del chunk["debug"]
+            taken = True
+        chunk = self._stamped(chunk)
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             choices = chunk["choices"] = []
@@ -106,7 +110,7 @@ class Normalizer:
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self.created,
-            "model": self.model or "",
+            "model": (self.model or "") if self._shown_model is None else self._shown_model,
         }
 
     def unfinished(self) -> list[int]:
@@ -118,25 +122,27 @@ class Normalizer:
         reason = self.finishes[index] = "tool_calls" if self._tools.get(index) else "stop"
         return {**self.head(), "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
 
-    def _identify(self, chunk: Chunk) -> Chunk:
-        if self.created is None:
-            created, model = chunk.get("created"), chunk.get("model")
-            if isinstance(created, int) and not isinstance(created, bool):
-                self.created = created
-            if isinstance(model, str) and model:
-                self.model = model
-            self.head()
+    def _learn(self, chunk: Chunk) -> None:
+        created = chunk.get("created")
+        if self.created is None and isinstance(created, int) and not isinstance(created, bool):
+            self.created = created
         if self.generation_id is None and isinstance(chunk.get("id"), str):
             self.generation_id = chunk["id"]
         if self.provider is None and isinstance(chunk.get("provider"), str):
             self.provider = chunk["provider"]
         if self.model is None and isinstance(chunk.get("model"), str):
             self.model = chunk["model"] or None
+
+    def _stamped(self, chunk: Chunk) -> Chunk:
+        """Give *chunk* the head it shares with the others; what was missing comes first."""
+        if self._shown_model is None:
+            # Upstream may name its model late; what clients are shown stays as the first chunk had it.
+            self._shown_model = self.head()["model"]
         if not ("id" in chunk and "object" in chunk and "created" in chunk and "model" in chunk):
-            chunk = {**self.head(), **chunk}
+            chunk = {**{key: value for key, value in self.head().items() if key not in chunk}, **chunk}
         chunk["id"] = self.id
         chunk["created"] = self.created
-        chunk["model"] = self.model or ""
+        chunk["model"] = self._shown_model
         return chunk
 
     def _take_usage(self, chunk: Chunk) -> bool:
@@ -158,15 +164,23 @@ class Normalizer:
             if not isinstance(choice, dict):
                 continue
             taken |= self._choice(choice, place)
-            reason = choice.get("finish_reason")
+            reason = choice.get("finish_reason") or None  # a blank one says nothing
             if reason is None:
+                if "finish_reason" in choice:
+                    choice["finish_reason"] = None
                 kept.append(choice)
             else:
                 self._end(choice, reason, kept, ends)
         chunk["choices"] = kept
-        frame = {key: value for key, value in chunk.items() if key in _FRAME} if ends else {}
-        out = [] if self._is_left_with_nothing(chunk, kept, taken or bool(ends)) else [chunk]
-        return [*out, *({**frame, "choices": [end]} for end in ends)]
+        if not ends:
+            return [] if self._is_left_with_nothing(chunk, kept, taken) else [chunk]
+        frame = {key: value for key, value in chunk.items() if key in _FRAME}
+        out = [{**frame, "choices": [end]} for end in ends]
+        if self._is_left_with_nothing({}, kept, taken):
+            # No choice stays: what else the event holds rides on its first end, not on a chunk without choices.
+            out[0] = {**chunk, "choices": [ends[0]]}
+            return out
+        return [chunk, *out]
 
     def _choice(self, choice: Chunk, place: int) -> bool:
         """Bring one choice into shape; tell whether something was taken out of it."""
@@ -179,11 +193,12 @@ class Normalizer:
         taken = False
         if "error" in choice:
             error = choice.pop("error")
+            taken = True
             if error:
                 self._fail(error)
         if index not in self.begun:
             self.begun[index] = None
-            if not delta.get("role"):
+            if not delta.get("role") or not isinstance(delta["role"], str):
                 choice["delta"] = delta = {"role": "assistant", **{k: v for k, v in delta.items() if k != "role"}}
         elif "role" in delta:
             del delta["role"]
@@ -198,7 +213,7 @@ class Normalizer:
     def _end(self, choice: Chunk, reason: Any, kept: list[Chunk], ends: list[Chunk]) -> None:
         """Split a choice with a finish reason into its text, if any, and its end."""
         index, delta = choice["index"], choice["delta"]
-        has_text = any(value for key, value in delta.items() if key != "role")
+        has_text = any(not _is_blank(value) for key, value in delta.items() if key != "role")
         is_error = reason == "error"
         if is_error:
             self._fail({"message": 'upstream ended the answer with finish_reason "error" and gave no reason'})
@@ -220,7 +235,9 @@ class Normalizer:
     def _is_left_with_nothing(chunk: Chunk, kept: list[Chunk], taken: bool) -> bool:
         for choice in kept:
             delta = choice["delta"]
-            if choice.get("logprobs") is not None or any(delta.values()) or (delta and not taken):
+            if (delta and not taken) or not all(map(_is_blank, delta.values())):
+                return False
+            if any(value is not None for key, value in choice.items() if key not in _CHOICE_FRAME):
                 return False
         return all(value is None for key, value in chunk.items() if key not in _FRAME)
 
@@ -230,19 +247,22 @@ class Normalizer:
             if calls is None:
                 return
             calls = [calls]
+        before: set[int] = set()
         delta["tool_calls"] = [
-            self._tool_call(choice_index, call) if isinstance(call, dict) else call for call in calls
+            self._tool_call(choice_index, call, before) if isinstance(call, dict) else call for call in calls
         ]
 
-    def _tool_call(self, choice_index: int, call: Chunk) -> Chunk:
+    def _tool_call(self, choice_index: int, call: Chunk, before: set[int]) -> Chunk:
+        """Bring one fragment into shape; *before* holds the indices that this event's list has used."""
         known = self._tools.setdefault(choice_index, {})
         index, identity = call.get("index"), call.get("id")
         if not isinstance(index, int) or isinstance(index, bool):
-            index = self._place_of(known, identity)
+            index = self._place_of(known, call, before)
             call = {"index": index, **{k: v for k, v in call.items() if k != "index"}}
         tool = known.get(index)
         if tool is None or (identity and tool.id and identity != tool.id):
             tool = known[index] = _Tool()
+        before.add(index)
         _once(call, "id", tool)
         _once(call, "type", tool)
         function = call.get("function")
@@ -254,10 +274,14 @@ class Normalizer:
         return call
 
     @staticmethod
-    def _place_of(known: dict[int, _Tool], identity: Any) -> int:
+    def _place_of(known: dict[int, _Tool], call: Chunk, before: set[int]) -> int:
         """Find the index of a tool call fragment that came without one."""
+        identity, function = call.get("id"), call.get("function")
         if not identity:
-            return max(known, default=0)
+            last = max(known, default=0)
+            name = function.get("name") if isinstance(function, dict) else None
+            is_new = name and last in known and (last in before or known[last].name not in (None, "", name))
+            return last + 1 if is_new else last
         for index, tool in known.items():
             if tool.id == identity:
                 return index
@@ -277,6 +301,10 @@ class Normalizer:
             self._items[choice_index, key] = (index, item.get("type"), item.get("id") or identity)
 
 
+def _is_blank(value: Any) -> bool:
+    return value is None or value == "" or value == [] or value == {}
+
+
 def _once(holder: Chunk, key: str, tool: _Tool) -> None:
     """Keep *key* in a tool call fragment only the first time it says something."""
     if key not in holder:
@@ -284,5 +312,5 @@ def _once(holder: Chunk, key: str, tool: _Tool) -> None:
     value, seen = holder[key], getattr(tool, key)
     if value is None or (seen is not None and (not value or value == seen)):
         del holder[key]
-    elif seen is None:
+    elif not seen:
         setattr(tool, key, value)

@@ -37,13 +37,13 @@ __all__ = [
     "type_for_status",
 ]
 
-_SECRET = re.compile(r"(sk-[A-Za-z0-9]{0,4}-?)[A-Za-z0-9_.*…-]{4,}|(Bearer\s+)\S+", re.IGNORECASE)
+_SECRET = re.compile(r"(?<![A-Za-z])(sk-[A-Za-z0-9]{0,4}-?)[A-Za-z0-9_.*…-]{4,}|(Bearer\s+)\S+", re.IGNORECASE)
 
 
 def mask_secrets(text: str, *known: str | None) -> str:
     """Replace anything that looks like a key, and each *known* secret, by ``[masked]``."""
     for secret in known:
-        if secret:
+        if secret and len(secret) >= 8:  # a shorter one is none, and would mask syllables
             text = text.replace(secret, "[masked]")
     return _SECRET.sub("[masked]", text)
 
@@ -276,7 +276,7 @@ def from_upstream(error: Any, http_status: int, *, own_key: bool, secret: str | 
     """
     found = error if isinstance(error, dict) else {"message": error if isinstance(error, str) else None}
     metadata = found.get("metadata")
-    code = found.get("code") or found.get("http_status") or http_status
+    code = found.get("code") or found.get("http_status")
     status = _status_of(code, http_status)
     if own_key and status == 401:
         return UpstreamStatusError(
@@ -284,13 +284,14 @@ def from_upstream(error: Any, http_status: int, *, own_key: bool, secret: str | 
             code="upstream_auth",
             status=502,
         )
-    word = metadata.get("error_type") if isinstance(metadata, dict) else None
+    words = (metadata.get("error_type") if isinstance(metadata, dict) else None, found.get("error_type"), code)
+    word = next((word for word in words if word and isinstance(word, (str, int))), status)
     message = found.get("message")
     if not isinstance(message, str) or not message:
         message = f"upstream failed with status {status} and gave no reason"
     return UpstreamStatusError(
         mask_secrets(message, secret),
-        code=str(word or found.get("error_type") or code),
+        code=mask_secrets(str(word), secret),
         status=status,
         metadata=_masked(metadata, secret),
     )
@@ -298,7 +299,7 @@ def from_upstream(error: Any, http_status: int, *, own_key: bool, secret: str | 
 
 def _status_of(code: Any, http_status: int) -> int:
     for candidate in (code, http_status):
-        if isinstance(candidate, str) and candidate.isdigit():
+        if isinstance(candidate, str) and re.fullmatch("[0-9]{3}", candidate):
             candidate = int(candidate)
         if isinstance(candidate, int) and 400 <= candidate <= 599:
             return candidate

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flask import Blueprint, Flask, Response
+from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException
 
 from . import wire
@@ -47,7 +48,12 @@ def create_blueprint(
         settings = Settings.from_mapping(os.environ, settings or {})
     gateway = Gateway(settings, stages=tuple(stages), authenticate=authenticate, recorder=recorder)
     blueprint = make_blueprint(gateway, name, __name__, url_prefix)
-    blueprint.record(lambda state: state.app.extensions.setdefault("sluice", {}).update({name: gateway}))
+
+    def mounted(state: BlueprintSetupState) -> None:
+        gateway.keep_in(state.app.instance_path)
+        state.app.extensions.setdefault("sluice", {})[name] = gateway
+
+    blueprint.record_once(mounted)
     return blueprint
 
 

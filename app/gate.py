@@ -87,7 +87,8 @@ class Gate:
         Raises:
             RequestError: the client's key cannot be used.
         """
-        takes = self._settings.takes_client_keys
+        # With keys of our own the Authorization header is ours alone, and open mode's default does not count.
+        takes = self._settings.takes_client_keys and (self.is_open or self._settings.client_keys is True)
         if given is not None:
             if not takes:
                 raise RequestError(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import threading
 from collections.abc import Iterable
 
 from . import stages as shipped_stages
 from .chat import OWN_FIELDS
 from .errors import Overloaded
+from .feedback import Feedback
 from .gate import Authenticate, Gate
+from .journal import Journal
 from .mailbox import Mailbox
 from .models import ModelList
 from .pipeline import Pipeline, Stage
 from .record import Record, Recorder, new_completion_id
 from .settings import Settings
+from .stores import FeedbackTable, RecordTable, Store
 from .ticker import Ticker
 from .upstream import UpstreamClient
 
@@ -41,13 +46,13 @@ def log_record(record: Record) -> None:
 
 
 class Gateway:
-    """See the module.
+    """See the module. It is complete once ``keep_in`` has said where records are kept.
 
     Args:
         settings: validated settings.
         stages: further stages, beside those that ship.
         authenticate: a host's own check instead of keys.
-        recorder: takes each finished record.
+        recorder: takes each finished record, beside the store.
 
     Raises:
         ConfigurationError: the settings do not fit together.
@@ -68,9 +73,21 @@ class Gateway:
         self.pipeline = Pipeline([*shipped_stages.shipped(settings), *stages] if settings.pipeline else ())
         self.own_fields = OWN_FIELDS | self.pipeline.fields | {name for stage in stages for name in stage.fields}
         self.ticker = Ticker(settings.tick)
-        self.recorder = recorder
+        self._recorder = recorder
+        self.journal: Journal | None = None
+        self.feedback: Feedback | None = None
         self._open = 0
         self._lock = threading.Lock()
+
+    def keep_in(self, folder: str) -> None:
+        """Open the store: the database of the settings, or a SQLite file in *folder*. Nothing is connected yet."""
+        store = Store(self.settings.database_url or f"sqlite:///{os.path.join(folder, 'sluice.db')}")
+        records = RecordTable(store)
+        self.journal = Journal(records)
+        self.feedback = Feedback(FeedbackTable(store), records, self.journal)
+        for stage in self.pipeline.stages:
+            stage.learn_from(self.feedback.learned)
+        atexit.register(self.journal.close)
 
     @property
     def open_streams(self) -> int:
@@ -98,7 +115,12 @@ class Gateway:
 
     def new_record(self) -> Record:
         """Start the record of a request."""
-        return Record(recorder=self.recorder, completion_id=new_completion_id())
+        return Record(recorder=self._keep, completion_id=new_completion_id())
+
+    def _keep(self, record: Record) -> None:
+        if self.journal is not None:
+            self.journal(record)
+        self._recorder(record)
 
     def new_mailbox(self) -> Mailbox:
         """Make the mailbox of one stream."""

@@ -15,19 +15,21 @@ of text. When any of them raises, ``held`` gives up what it keeps, raw, and the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from .errors import GatewayError
+from .errors import RequestError
 
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["ChatRequest", "Chunk", "Endpoint", "Notes", "Pipeline", "Run", "Stage", "Transform"]
+__all__ = ["ChatRequest", "Chunk", "Endpoint", "Learned", "Notes", "Pipeline", "Run", "Stage", "Transform"]
 
 Chunk = dict[str, Any]
 """One ``chat.completion.chunk`` as parsed JSON."""
+Learned = Callable[[str], Mapping[str, float]]
+"""Gives what feedback taught for a context: what to add to each sampling parameter."""
 Notes = dict[str, Any]
 """What the stages of one request decided, by stage name; JSON values only."""
 
@@ -123,6 +125,9 @@ class Stage:
         """Give the routes that this stage offers."""
         return ()
 
+    def learn_from(self, learned: Learned) -> None:
+        """Take the way to what feedback taught; called once, before the first request."""
+
 
 class Pipeline:
     """The stages of a process, in order."""
@@ -144,7 +149,7 @@ class Pipeline:
             try:
                 request = stage.prepare(request, notes)
                 transform = stage.start(request, notes)
-            except GatewayError:
+            except RequestError:
                 raise
             except Exception as error:
                 errors.append(_told(stage.name, "prepare", error))

@@ -52,6 +52,7 @@ class Record:
     chunks: int = 0
     characters: int = 0
     usage: dict[str, Any] | None = None
+    is_estimate: bool = False
     error_code: str | None = None
     error_type: str | None = None
     _started: float = field(default_factory=time.monotonic, repr=False)

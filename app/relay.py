@@ -90,6 +90,11 @@ def _says_something(choices: list[Chunk]) -> bool:
     return any(value for choice in choices for key, value in choice["delta"].items() if key != "role")
 
 
+def _without_words(note: Any) -> Any:
+    """Leave out of a stage's note what may quote the prompt."""
+    return {key: value for key, value in note.items() if key != "reasoning"} if isinstance(note, dict) else note
+
+
 class Stream:
     """See the module.
 
@@ -481,11 +486,8 @@ class Stream:
         record, chunks, error = self._record, self.chunks, self.error
         facts = self.metadata()
         record.generation_id, record.served_model, record.provider = chunks.generation_id, chunks.model, chunks.provider
-        record.params_used, record.pipeline, record.attempts = (
-            facts["params_used"],
-            facts["pipeline"],
-            facts["attempts"],
-        )
+        record.params_used, record.attempts = facts["params_used"], facts["attempts"]
+        record.pipeline = {name: _without_words(note) for name, note in facts["pipeline"].items()}
         record.usage = chunks.usage
         if error is None:
             first = chunks.finishes.get(min(chunks.finishes, default=0), "stop")

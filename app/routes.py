@@ -58,6 +58,8 @@ def make_blueprint(gateway: Gateway, name: str, import_name: str, url_prefix: st
         ("GET", "/health", views.health),
         ("GET", "/ready", views.ready),
     ]
+    if gateway.pipeline.stages:
+        routes += [("POST", "/feedback", views.give_feedback), ("GET", "/feedback/stats", views.feedback_stats)]
     for stage in gateway.pipeline.stages:
         routes += [(e.method, e.path, views.endpoint(e)) for e in stage.endpoints()]
     for method, path, view in routes:
@@ -113,6 +115,19 @@ class _Views:
         if drain.has_begun:
             return _json({"status": "draining"}, 503)
         return _json({"status": "ready", "open_streams": self._gateway.open_streams})
+
+    def give_feedback(self) -> Response:
+        """Keep a rating of an answer."""
+        label = self._gateway.gate.admit(request)
+        assert self._gateway.feedback is not None
+        body = parse_object(self._body())
+        return _json(self._gateway.feedback.submit(body, label, may_give_params=self._gateway.gate.is_open))
+
+    def feedback_stats(self) -> Response:
+        """Sum the ratings up."""
+        self._gateway.gate.admit(request)
+        assert self._gateway.feedback is not None
+        return _json(self._gateway.feedback.stats())
 
     def endpoint(self, endpoint: Endpoint) -> View:
         """Make the view of a stage's endpoint."""

@@ -110,6 +110,12 @@ class Settings:
     client_stall_timeout: float = _setting(
         "SLUICE_CLIENT_STALL_TIMEOUT", 60.0, "a client that takes nothing for this long is cut off", low=0.2
     )
+    database_url: str | None = _setting(
+        "SLUICE_DATABASE_URL",
+        None,
+        "records: sqlite:///file or postgresql://...; unset: a file in the instance folder",
+        secret=True,
+    )
     models_ttl: float = _setting("SLUICE_MODELS_TTL", 300.0, "age at which the model list is fetched anew", low=0)
     upstream_proxy: str | None = _setting(
         "SLUICE_UPSTREAM_PROXY", None, "HTTP proxy for upstream", secret=True, url=True
@@ -121,7 +127,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for spec in fields(self):
-            _check(spec.metadata, getattr(self, spec.name))
+            _check(spec.metadata, str(spec.type), getattr(self, spec.name))
         if self.ca_bundle and not os.path.exists(self.ca_bundle):
             raise ConfigurationError(f"SLUICE_CA_BUNDLE: expected a file or folder, {self.ca_bundle!r} is not there")
 
@@ -164,6 +170,7 @@ class Settings:
         values = {}
         for name, spec in known.items():
             value = merged.get(name)
+            value = value.strip() if isinstance(value, str) else value
             if value is None or (value == "" and not spec.metadata.get("may_be_empty")):
                 continue
             values[spec.name] = _read(name, str(spec.type), value)
@@ -195,7 +202,7 @@ def _read(name: str, kind: str, value: Any) -> Any:
     if kind in ("int", "float"):
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ConfigurationError(f"{name}: expected a number, got {str(value)[:40]!r}") from None
         if not math.isfinite(number) or (kind == "int" and number != int(number)):
             raise ConfigurationError(f"{name}: expected a finite {'whole ' * (kind == 'int')}number, got {value!r}")
@@ -203,11 +210,24 @@ def _read(name: str, kind: str, value: Any) -> Any:
     return str(value).strip()
 
 
-def _check(metadata: Mapping[str, Any], value: Any) -> None:
+def _has_kind(kind: str, value: Any) -> bool:
+    """Tell whether *value* is of the type that a field's annotation names."""
+    if value is None:
+        return kind.endswith("None")
+    if kind.startswith("tuple"):
+        return isinstance(value, tuple) and all(isinstance(item, str) for item in value)
+    types: dict[str, tuple[type, ...]] = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)}
+    word = kind.removesuffix(" | None")
+    return isinstance(value, types[word]) and (word == "bool" or not isinstance(value, bool))
+
+
+def _check(metadata: Mapping[str, Any], kind: str, value: Any) -> None:
     name, low, high = metadata["name"], metadata["low"], metadata["high"]
+    if not _has_kind(kind, value):
+        raise ConfigurationError(f"{name}: expected {kind}, got {type(value).__name__}")
     if value is None:
         return
-    if low is not None and not low <= value <= high:
+    if low is not None and not (low <= value <= high and math.isfinite(value)):
         raise ConfigurationError(f"{name}: expected {low:g} to {high:g}, got {value:g}")
     if "choices" in metadata and value not in metadata["choices"]:
         raise ConfigurationError(f"{name}: expected one of {', '.join(metadata['choices'])}, got {value!r}")

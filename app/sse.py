@@ -21,7 +21,7 @@ class EventTooLong(ValueError):
 
 
 class ServerSentEvent(NamedTuple):
-    """One dispatched event; ``data`` is UTF-8 as it came, its lines joined by LF."""
+    """One dispatched event; ``data`` is UTF-8, its lines joined by LF."""
 
     data: bytes
     event: bytes = b"message"
@@ -118,11 +118,7 @@ class EventDecoder:
             self._first = False
             line = line.removeprefix(_BOM)
         if line.startswith(b"data:"):
-            value = line[6:] if line.startswith(b"data: ") else line[5:]
-            self._size += len(value)
-            if self._size > self._limit:
-                raise EventTooLong(self._limit)
-            self._data.append(value)
+            self._append(line[6:] if line.startswith(b"data: ") else line[5:])
             return None
         if not line:
             return self._dispatch()
@@ -140,6 +136,12 @@ class EventDecoder:
         """Whether an event has begun."""
         return bool(self._data)
 
+    def _append(self, value: bytes) -> None:
+        self._size += len(value) + bool(self._data)  # an LF joins it to the line before
+        if self._size > self._limit:
+            raise EventTooLong(self._limit)
+        self._data.append(value)
+
     def _dispatch(self) -> ServerSentEvent | None:
         event, self._event = self._event, b""
         if not self._data:
@@ -147,14 +149,14 @@ class EventDecoder:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         self._data = []
         self._size = 0
-        return ServerSentEvent(data, event or b"message", self._id, self._retry)
+        return ServerSentEvent(_repaired(data), event or b"message", self._id, self._retry)
 
     def _field(self, name: bytes, colon: bytes, value: bytes) -> None:
         value = value.removeprefix(b" ")
         if name == b"event":
             self._event = value
         elif name == b"data":
-            self._data.append(value)
+            self._append(value)
         elif name == b"id":
             if b"\0" not in value:
                 self._id = value
@@ -163,6 +165,16 @@ class EventDecoder:
                 self._retry = int(value[:12])
         elif not self.stray:
             self.stray = (name + colon + value)[:65536]
+
+
+def _repaired(data: bytes) -> bytes:
+    """Put U+FFFD for what is no UTF-8, as the standard decodes."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return data.decode(errors="replace").encode()
+    return data
 
 
 def encode_data(data: bytes) -> bytes:

@@ -20,10 +20,11 @@ from .errors import (
 )
 from .settings import Settings
 from .sse import EventTooLong
-from .transport import Adapter, Broken, Call, StreamResponse, UpstreamDown
+from .transport import Adapter, Attempt, Broken, Call, StreamResponse, UpstreamDown
 
 __all__ = ["UpstreamClient"]
 
+_RETRIED = frozenset({429, 502, 503})
 _ERROR_BYTES = 65536
 _LIST_BYTES = 67_108_864
 _LIST_SECONDS = 20.0
@@ -41,7 +42,7 @@ class UpstreamClient:
             "read": False,
             "other": 0,
             "allowed_methods": None,
-            "status_forcelist": frozenset({429, 502, 503}),
+            "status_forcelist": _RETRIED,
             "raise_on_status": False,
             "backoff_factor": settings.retry_backoff,
             "backoff_jitter": 0.5,
@@ -154,6 +155,8 @@ class UpstreamClient:
     def _refused(self, call: Call, response: StreamResponse, key: str | None, own_key: bool) -> GatewayError:
         """Make our error of a response whose status is no success."""
         status = response.status_code
+        if status not in _RETRIED:
+            call.failed.append(Attempt(status=status))  # the others were counted when their retries ran out
         if 300 <= status < 400:
             return UpstreamProtocolError(
                 f"upstream answered {status}, a redirect, and none is followed: look at OPENROUTER_BASE_URL"

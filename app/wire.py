@@ -15,6 +15,8 @@ import orjson
 __all__ = ["dumps", "loads"]
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_SUBCLASS
+_DEEPEST = 254
+"""Levels of nesting that orjson still writes."""
 
 
 class _SpelledFloat(float):
@@ -63,10 +65,28 @@ def loads(data: bytes) -> Any:
             return value
     except ValueError:
         pass  # orjson refuses lone surrogates, which the exact way may still carry
+    except TypeError:  # orjson reads deeper than it writes
+        raise ValueError("nested too deeply") from None
     try:
-        return _exact.decode(data.decode())
+        value = _exact.decode(data.decode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            item
+            for holder in level
+            if isinstance(holder, (dict, list))
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+        ]
+        if not level:
+            return
+    raise ValueError("nested too deeply")
 
 
 def dumps(value: Any) -> bytes:
