@@ -190,7 +190,7 @@ class Normalizer:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = choice["delta"] = {}
-        taken = False
+        taken = self._take_usage(choice)  # some providers put it here
         if "error" in choice:
             error = choice.pop("error")
             taken = True
@@ -298,7 +298,8 @@ class Normalizer:
                 continues = key == "reasoning_details" and last >= 0 and kind == item.get("type")
                 same = item.get("id") is None or identity is None or identity == item.get("id")
                 index = item["index"] = last if continues and same else last + 1
-            self._items[choice_index, key] = (index, item.get("type"), item.get("id") or identity)
+            known = identity if index == last else None
+            self._items[choice_index, key] = (index, item.get("type"), item.get("id") or known)
 
 
 def _is_blank(value: Any) -> bool:

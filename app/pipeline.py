@@ -147,13 +147,17 @@ class Pipeline:
         transforms: list[tuple[str, Transform]] = []
         for stage in self.stages:
             try:
-                request = stage.prepare(request, notes)
-                transform = stage.start(request, notes)
+                prepared = stage.prepare(request, notes)
+                if not isinstance(prepared, ChatRequest):
+                    raise TypeError("prepare gave no request")
+                transform = stage.start(prepared, notes)
             except RequestError:
                 raise
             except Exception as error:
                 errors.append(_told(stage.name, "prepare", error))
+                notes[stage.name] = None
                 continue
+            request = prepared
             if transform is not None:
                 transforms.append((stage.name, transform))
         return Run(request, notes, errors, transforms)

@@ -227,8 +227,8 @@ def _check(metadata: Mapping[str, Any], kind: str, value: Any) -> None:
         raise ConfigurationError(f"{name}: expected {kind}, got {type(value).__name__}")
     if value is None:
         return
-    if low is not None and not (low <= value <= high and math.isfinite(value)):
-        raise ConfigurationError(f"{name}: expected {low:g} to {high:g}, got {value:g}")
+    if low is not None and not (low <= value <= high and value != math.inf):
+        raise ConfigurationError(f"{name}: expected {low:g} to {high:g}, got {str(value)[:40]}")
     if "choices" in metadata and value not in metadata["choices"]:
         raise ConfigurationError(f"{name}: expected one of {', '.join(metadata['choices'])}, got {value!r}")
     if metadata.get("ascii") and not (value.isascii() and value.isprintable()):

@@ -124,7 +124,7 @@ class EventDecoder:
             return self._dispatch()
         if line.startswith(b":"):
             return Comment(line[1:])
-        self._field(*line.partition(b":"))
+        self._field(line)
         return None
 
     def flush(self) -> ServerSentEvent | None:
@@ -151,7 +151,8 @@ class EventDecoder:
         self._size = 0
         return ServerSentEvent(_repaired(data), event or b"message", self._id, self._retry)
 
-    def _field(self, name: bytes, colon: bytes, value: bytes) -> None:
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"event":
             self._event = value
@@ -164,7 +165,7 @@ class EventDecoder:
             if value.isdigit():
                 self._retry = int(value[:12])
         elif not self.stray:
-            self.stray = (name + colon + value)[:65536]
+            self.stray = line[:65536]
 
 
 def _repaired(data: bytes) -> bytes:

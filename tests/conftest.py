@@ -1,0 +1,96 @@
+"""What the tests share: a scripted upstream, and gateways in this process that serve real sockets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from werkzeug.serving import make_server
+
+from app import create_app
+from app.demo import DemoUpstream
+from app.gateway import Gateway
+from app.record import Record
+from tests.servers import RawStream, open_stream, wait_until
+
+QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say something."}]}
+
+
+class Served:
+    """A gateway that listens; ``records`` are those finished so far."""
+
+    def __init__(self, app: Any, records: list[Record]) -> None:
+        self.app, self.records = app, records
+        self._server = make_server("127.0.0.1", 0, app, threaded=True)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    @property
+    def chat_url(self) -> str:
+        """Where chat completions go."""
+        return f"{self.url}/v1/chat/completions"
+
+    @property
+    def gateway(self) -> Gateway:
+        """The gateway behind the application."""
+        found: Gateway = self.app.extensions["sluice"]["sluice"]
+        return found
+
+    def ask(self, *, headers: dict[str, str] | None = None, **body: Any) -> RawStream:
+        """Send a request, streamed unless told otherwise."""
+        return open_stream(self.chat_url, {**QUESTION, "stream": True, **body}, headers or {})
+
+    def record(self, number: int = 1) -> Record:
+        """Wait for the record with this number, counted from 1, and give it."""
+        wait_until(lambda: len(self.records) >= number, 10, f"record {number}")
+        return self.records[number - 1]
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self.gateway.upstream.close()
+
+
+@pytest.fixture
+def upstream() -> Iterator[DemoUpstream]:
+    """Give a scripted upstream that never waits on its own."""
+    with DemoUpstream() as server:
+        yield server
+
+
+@pytest.fixture
+def serve(upstream: DemoUpstream, tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Give a function that starts a gateway in front of ``upstream``, with settings by name."""
+    started: list[Served] = []
+
+    def start(*, options: dict[str, Any] | None = None, **settings: Any) -> Served:
+        records: list[Record] = []
+        values = {
+            "SLUICE_OPEN": "on",
+            "SLUICE_PIPELINE": "off",
+            "OPENROUTER_API_KEY": "sk-or-v1-operator",
+            "OPENROUTER_BASE_URL": upstream.base_url,
+            "SLUICE_RETRY_BACKOFF": "0.05",
+            "SLUICE_DATABASE_URL": f"sqlite:///{tmp_path}/records.db",
+            **settings,
+        }
+        served = Served(create_app(values, recorder=records.append, **(options or {})), records)
+        started.append(served)
+        return served
+
+    yield start
+    for served in started:
+        served.stop()
+
+
+@pytest.fixture
+def served(serve: Callable[..., Served]) -> Served:
+    """Give a gateway with the shipped settings, the pipeline off."""
+    return serve()
