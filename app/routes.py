@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 from collections.abc import Callable, Iterable
@@ -34,6 +35,7 @@ from .record import Record
 from .relay import Stream
 from .sinks import AnswerSink, EventSink, Last
 from .version import version
+from .worker import check_worker
 
 __all__ = ["make_blueprint"]
 
@@ -69,6 +71,7 @@ def make_blueprint(gateway: Gateway, name: str, import_name: str, url_prefix: st
         "/v1/<path:rest>", "unknown", _unknown(routes), methods=_METHODS, provide_automatic_options=False
     )
     blueprint.before_request(_identify)
+    blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))
     blueprint.after_request(_sign)
     blueprint.register_error_handler(GatewayError, _told)
     blueprint.register_error_handler(HTTPException, _translated)
@@ -279,6 +282,18 @@ def _unknown(routes: Iterable[tuple[str, str, View]]) -> View:
         raise NotFound(f"/v1/{rest[:100]} is no route{why or ' here'}; there are: {listed}")
 
     return view
+
+
+def _once(check: Callable[[], None]) -> Callable[[], None]:
+    """Make a hook that runs *check* until it has passed once in this process."""
+    passed_in: set[int] = set()
+
+    def hook() -> None:
+        if os.getpid() not in passed_in:
+            check()
+            passed_in.add(os.getpid())
+
+    return hook
 
 
 def _identify() -> None:
