@@ -13,33 +13,31 @@ import _thread
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from . import wire
-from .chunks import Normalizer, chunk_of_completion
+from .chunks import Normalizer
 from .drain import drain
 from .errors import (
     ClientGone,
-    DeadlineExceeded,
     Draining,
     GatewayError,
     InternalError,
     UpstreamCut,
-    UpstreamEmpty,
-    UpstreamProtocolError,
-    UpstreamTimeout,
 )
+from .intake import Intake, Response
+from .limits import Limits
 from .peer import Peer
 from .pipeline import Chunk, Run
 from .record import Record
 from .settings import Settings
 from .sinks import Last, Sink
-from .sse import Comment, EventDecoder, encode_comment
+from .sse import Comment, encode_comment
 from .ticker import Ticker
 from .transport import Broken, Call, Cancelled
 
-__all__ = ["HEARTBEAT", "Response", "Stream", "Upstream"]
+__all__ = ["HEARTBEAT", "Stream", "Upstream"]
 
 log = logging.getLogger("sluice")
 
@@ -59,21 +57,6 @@ _PARAMS = (
 )
 _END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _TAIL_SECONDS = 1.0
-_TAIL_BLOCKS = 16
-
-
-class Response(Protocol):
-    """What the relay needs of an upstream response."""
-
-    headers: Any
-    last_read_at: float
-    is_partial: bool
-
-    def iter_lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body as they come."""
-
-    def close(self) -> None:
-        """Close the connection unless it was read to its end."""
 
 
 class Upstream(Protocol):
@@ -145,12 +128,9 @@ class Stream:
         self._is_ending = False  # someone writes the ending
         self._is_closed = False
         self._reader_started = False
-        self._response: Response | None = None
-        self._decoder = EventDecoder(settings.max_event_bytes)
-        now = time.monotonic()
-        self._began_at = self._wrote_at = self._taken_at = now
-        self._event_at: float | None = None  # upstream's last whole event; None before the first
-        self._pending: tuple[float | None, float] | None = None  # the event before an unfinished one, and since when
+        self._intake = Intake(settings.max_event_bytes)
+        self._limits = Limits(settings, self._intake)
+        self._wrote_at = self._taken_at = time.monotonic()
         self._is_away = True  # the consumer is not waiting in ``take``
         self._reached_end = False
         ticker.add(self)
@@ -241,8 +221,8 @@ class Stream:
                 peer.cut()  # the ending is written and nobody takes it
         elif drain.is_over():
             self.fail(Draining("this worker is shutting down; send the request again"))
-        elif (error_due := self._limit_passed(now)) is not None:
-            self.fail(error_due)
+        elif (passed := self._limit_passed(now)) is not None:
+            self.fail(passed)
         elif (
             self.sink.wants_comments
             and not self._is_away
@@ -251,34 +231,9 @@ class Stream:
             self.mailbox.slip(HEARTBEAT)
 
     def _limit_passed(self, now: float) -> GatewayError | None:
-        limits, sent_at = self._settings, self.call.sent_at
-        if now - self._began_at > limits.deadline:
-            return DeadlineExceeded(f"the request took longer than {limits.deadline:g} s (SLUICE_DEADLINE)")
-        if sent_at is None:
-            return None
-        if self._event_at is None:
-            if now - sent_at > limits.first_token_timeout:
-                return UpstreamTimeout(
-                    f"upstream sent no event within {limits.first_token_timeout:g} s (SLUICE_FIRST_TOKEN_TIMEOUT)"
-                )
-            return None
-        response = self._response
-        if response is None or self.mailbox.is_full:
-            return None  # back-pressure is no silence: while the consumer is behind, upstream is not being read
-        if now - max(response.last_read_at, self._taken_at) > limits.idle_timeout:
-            return UpstreamTimeout(f"upstream fell silent for {limits.idle_timeout:g} s (SLUICE_IDLE_TIMEOUT)")
-        return self._unfinished_too_long(now, response)
-
-    def _unfinished_too_long(self, now: float, response: Response) -> GatewayError | None:
-        """Find an event that has begun and does not end, though bytes keep coming."""
-        if not (self._decoder.is_pending or response.is_partial):
-            self._pending = None
-        elif self._pending is None or self._pending[0] != self._event_at:
-            self._pending = (self._event_at, now)
-        elif now - max(self._pending[1], self._taken_at) > self._settings.first_token_timeout:
-            limit = self._settings.first_token_timeout
-            return UpstreamTimeout(f"upstream did not finish an event within {limit:g} s (SLUICE_FIRST_TOKEN_TIMEOUT)")
-        return None
+        return self._limits.passed(
+            now, sent_at=self.call.sent_at, taken_at=self._taken_at, is_full=self.mailbox.is_full
+        )
 
     # The reader's side.
 
@@ -291,7 +246,6 @@ class Stream:
                 if self._is_ending:
                     return
                 self._is_open = True
-                self._response = response
             self._record.headers_ms = self._record.elapsed_ms()
             self._relay(response)
         except GatewayError as error:
@@ -309,65 +263,17 @@ class Stream:
 
     def _relay(self, response: Response) -> None:
         """Relay the body to its end, then end the stream."""
-        lines = response.iter_lines()
-        is_done = False
-        for line in lines:
-            if self._event_at is None and not self._decoder.is_pending and line.lstrip().startswith(b"{"):
-                self._whole(line, lines)
-                is_done = True
-                break
-            if self._line(line):
-                is_done = True
-                break
-        else:
-            # Lenient where the standard is not: an event whose blank line is missing at the end is taken.
-            last = self._decoder.flush()
-            is_done = last is not None and self._event(last.data)
+        for item in self._intake.items(response):
+            if type(item) is Comment:
+                self.sink.comment(item)
+            else:
+                self._chunk(item)
         if self.call.cancelled.is_set() and self.error is not None:
             raise self.error
-        self._end_well(response, is_done)
-        if is_done:
-            self._read_tail(lines)
-
-    def _line(self, line: bytes) -> bool:
-        """Take one line; tell whether it ended the answer."""
-        item = self._decoder.feed(line)
-        if item is None:
-            return False
-        if type(item) is Comment:
-            self.sink.comment(item)
-            return False
-        return self._event(item.data)  # type: ignore[union-attr]
-
-    def _event(self, data: bytes) -> bool:
-        """Take one event's data; tell whether it was ``[DONE]``."""
-        stripped = data.strip()
-        if not stripped:
-            return False
-        self._event_at = time.monotonic()
-        if stripped == b"[DONE]":
-            return True
-        try:
-            value = wire.loads(data)
-        except ValueError:
-            raise UpstreamProtocolError("upstream sent an event that is no JSON: expected a completion chunk") from None
-        self._chunk(value)
-        return False
-
-    def _whole(self, first: bytes, lines: Iterator[bytes]) -> None:
-        """Relay a JSON body where a stream was asked for as the answer it is."""
-        parts, size = [first], len(first)
-        for line in lines:
-            parts.append(line)
-            size += len(line)
-            if size > self._settings.max_event_bytes:
-                raise UpstreamProtocolError("upstream sent a JSON body over the limit (SLUICE_MAX_EVENT_BYTES)")
-        try:
-            value = wire.loads(b"\n".join(parts))
-        except ValueError:
-            raise UpstreamProtocolError("upstream sent neither an event stream nor JSON") from None
-        self._event_at = time.monotonic()
-        self._chunk(chunk_of_completion(value) if isinstance(value, dict) else value)
+        self._end_well()
+        if self._intake.is_done:
+            self.call.limit_reads(_TAIL_SECONDS)
+            self._intake.read_tail()
 
     def _chunk(self, value: Any) -> None:
         for chunk in self.chunks.feed(value):
@@ -398,12 +304,12 @@ class Stream:
         if self.error is not None:
             raise Cancelled
 
-    def _end_well(self, response: Response, is_done: bool) -> None:
+    def _end_well(self) -> None:
         chunks = self.chunks
         if not chunks.begun:
-            raise self._nothing(response)
+            raise self._intake.nothing()
         unfinished = chunks.unfinished()
-        if unfinished and not is_done:
+        if unfinished and not self._intake.is_done:
             raise UpstreamCut("upstream ended the answer without finishing it")
         for index in unfinished:
             self._pass(chunks.finish_chunk(index))
@@ -422,12 +328,6 @@ class Stream:
             self.sink.chunk({**chunks.head(), "choices": [], "usage": chunks.usage})
         self.sink.done()
         self.first_event.set()
-
-    def _nothing(self, response: Response) -> GatewayError:
-        kind = str(response.headers.get("Content-Type", "")).partition(";")[0].strip()[:60]
-        if self._decoder.stray:
-            return UpstreamProtocolError(f"upstream answered with {kind or 'something'} that is no event stream")
-        return UpstreamEmpty("upstream ended the answer before it began")
 
     def _end_badly(self, error: GatewayError) -> None:
         with self._lock:
@@ -455,13 +355,6 @@ class Stream:
         }
         self.sink.failed(last if indices else None, error)
         self.first_event.set()
-
-    def _read_tail(self, lines: Iterator[bytes]) -> None:
-        """Read on to the body's end, within bounds, so that the connection can be used again."""
-        self.call.limit_reads(_TAIL_SECONDS)
-        for count, _ in enumerate(lines):
-            if count > _TAIL_BLOCKS:
-                return
 
     # The account.
 

@@ -12,7 +12,20 @@ from .operations import Operation, Wait
 from .registry import ScriptError, step, whole
 from .stream import Stream, split_words
 
-__all__: list[str] = []  # its steps are reached through the registry
+__all__ = [
+    "annotations_",
+    "base_",
+    "choice",
+    "choices",
+    "chunk",
+    "delta",
+    "image",
+    "object_",
+    "reasoning",
+    "text",
+    "tool_call",
+    "tool_calls",
+]
 
 
 def _paced(bodies: Iterable[Operation], pace: float | None) -> Iterator[Operation]:

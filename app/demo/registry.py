@@ -27,17 +27,20 @@ class Registered(NamedTuple):
     play: Play
     whole: bool
 
-    def bind(self, name: str, value: Any) -> inspect.BoundArguments:
-        """Fit a step's value to its function.
-
-        Raises ScriptError.
-        """
-        spread = isinstance(value, dict) and not self.whole
+    def check(self, name: str, value: Any) -> None:
+        """Raise ScriptError if a step's value does not fit its function."""
         try:
             signature = inspect.signature(self.play)
-            return signature.bind(None, **value) if spread else signature.bind(None, value)
+            signature.bind(None, **value) if self._spreads(value) else signature.bind(None, value)
         except TypeError as exc:
             raise ScriptError(f"step {name!r}: {exc}") from exc
+
+    def run(self, stream: Any, value: Any) -> Iterator[Operation]:
+        """Play a step with its value."""
+        return self.play(stream, **value) if self._spreads(value) else self.play(stream, value)
+
+    def _spreads(self, value: Any) -> bool:
+        return isinstance(value, dict) and not self.whole
 
 
 STEPS: dict[str, Registered] = {}

@@ -57,7 +57,7 @@ def _check(step: Any) -> None:
             raise ScriptError("step 'repeat': takes steps and times")
         parse_script(steps)
     elif name in STEPS:
-        STEPS[name].bind(name, value)
+        STEPS[name].check(name, value)
     else:
         raise ScriptError(f"unknown step {name!r}; there are {', '.join(sorted([*STEPS, 'repeat']))}")
 
@@ -99,9 +99,8 @@ def _play(script: Sequence[Step], stream: Stream) -> Iterator[Operation]:
         if name == "repeat":
             yield from _repeat(stream, **value)
             continue
-        bound = STEPS[name].bind(name, value)
         try:
-            yield from STEPS[name].play(stream, *bound.args[1:], **bound.kwargs)
+            yield from STEPS[name].run(stream, value)
         except (TypeError, ValueError, KeyError, AttributeError) as exc:
             raise ScriptError(f"step {name!r}: {exc}") from exc
 

@@ -36,7 +36,7 @@ class DemoUpstream:
         self._server = Server(Options(pace, first_token, usage_form, record, log))
         self._host, self._context = host, ssl_context
         self.port = port
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="demo-upstream", daemon=True)
         self._ready: threading.Event = threading.Event()
         self._failure: OSError | None = None
@@ -120,7 +120,7 @@ class DemoUpstream:
 
     def stop(self) -> None:
         """Close everything; harmless when done twice."""
-        if self._thread.is_alive():
+        if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
@@ -135,7 +135,7 @@ class DemoUpstream:
             raise self.failures[0]
 
     def _run(self) -> None:
-        loop = self._loop
+        loop = self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         try:
             self.port = loop.run_until_complete(self._server.start(self._host, self.port, self._context))

@@ -1,0 +1,131 @@
+"""What comes in: one upstream response as JSON values and comments, in the order they came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from . import wire
+from .chunks import chunk_of_completion
+from .errors import GatewayError, UpstreamEmpty, UpstreamProtocolError
+from .sse import Comment, EventDecoder
+
+__all__ = ["Intake", "Response"]
+
+_TAIL_LINES = 64
+
+
+class Response(Protocol):
+    """What is needed of an upstream response."""
+
+    headers: Any
+    last_read_at: float
+    is_partial: bool
+
+    def iter_lines(self) -> Iterator[bytes]:
+        """Yield the lines of the body as they come."""
+
+    def close(self) -> None:
+        """Close the connection unless it was read to its end."""
+
+
+class Intake:
+    """Reads one response.
+
+    Args:
+        limit: most bytes of one event, or of a JSON body.
+
+    Attributes:
+        event_at: monotonic time of the last whole event; None before the first.
+        is_done: upstream said that the answer is over.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._decoder = EventDecoder(limit)
+        self._response: Response | None = None
+        self._lines: Iterator[bytes] = iter(())
+        self.event_at: float | None = None
+        self.is_done = False
+
+    @property
+    def read_at(self) -> float:
+        """Monotonic time of the last bytes; 0 before the response."""
+        return self._response.last_read_at if self._response is not None else 0.0
+
+    @property
+    def is_in_event(self) -> bool:
+        """Whether an event has begun and not ended."""
+        return self._decoder.is_pending or (self._response is not None and self._response.is_partial)
+
+    def items(self, response: Response) -> Iterator[Any]:
+        """Yield each event's JSON value, and comments as ``Comment``, until ``[DONE]`` or the end of the body.
+
+        A JSON body where a stream was asked for is one value. Events with empty data are passed over.
+
+        Raises:
+            UpstreamProtocolError: data is no JSON, or the body neither an event stream nor JSON.
+            What iterating the response's lines raises.
+        """
+        self._response, self._lines = response, response.iter_lines()
+        decode = self._decoder.feed
+        for line in self._lines:
+            if self.event_at is None and not self._decoder.is_pending and line.lstrip().startswith(b"{"):
+                yield self._whole(line)
+                return
+            event = decode(line)
+            if event is None:
+                continue
+            if type(event) is Comment:
+                yield event
+                continue
+            yield from self._values(event.data)  # type: ignore[union-attr]
+            if self.is_done:
+                return
+        # Lenient where the standard is not: an event whose blank line is missing at the end is taken.
+        last = self._decoder.flush()
+        if last is not None:
+            yield from self._values(last.data)
+
+    def read_tail(self) -> None:
+        """Read on to the body's end, within bounds, so that the connection can be used again."""
+        for count, _ in enumerate(self._lines):
+            if count > _TAIL_LINES:
+                return
+
+    def nothing(self) -> GatewayError:
+        """Make the error of a response in which no answer began."""
+        headers = self._response.headers if self._response is not None else {}
+        kind = str(headers.get("Content-Type", "")).partition(";")[0].strip()[:60]
+        if self._decoder.stray:
+            return UpstreamProtocolError(f"upstream answered with {kind or 'something'} that is no event stream")
+        return UpstreamEmpty("upstream ended the answer before it began")
+
+    def _values(self, data: bytes) -> tuple[Any, ...]:
+        stripped = data.strip()
+        if not stripped:
+            return ()
+        self.event_at = time.monotonic()
+        if stripped == b"[DONE]":
+            self.is_done = True
+            return ()
+        try:
+            return (wire.loads(data),)
+        except ValueError:
+            raise UpstreamProtocolError("upstream sent an event that is no JSON: expected a completion chunk") from None
+
+    def _whole(self, first: bytes) -> Any:
+        parts, size = [first], len(first)
+        for line in self._lines:
+            parts.append(line)
+            size += len(line)
+            if size > self._limit:
+                raise UpstreamProtocolError("upstream sent a JSON body over the limit (SLUICE_MAX_EVENT_BYTES)")
+        try:
+            value = wire.loads(b"\n".join(parts))
+        except ValueError:
+            raise UpstreamProtocolError("upstream sent neither an event stream nor JSON") from None
+        self.event_at = time.monotonic()
+        self.is_done = True
+        return chunk_of_completion(value) if isinstance(value, dict) else value
