@@ -96,8 +96,10 @@ class Gate:
                     param="openrouter_api_key",
                 )
             return UpstreamKey(_usable(given, "openrouter_api_key"), False)
-        token = bearer(request) if takes and self.is_open else None
+        token = bearer(request) if self.is_open else None
         if token and token.startswith(_CLIENT_PREFIX):
+            if not takes:
+                raise AuthenticationError("this gateway uses its own upstream key (SLUICE_CLIENT_KEYS is off)")
             return UpstreamKey(_usable(token, "Authorization"), False)
         return UpstreamKey(self._settings.openrouter_api_key, True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Record", "Recorder", "ignore", "new_completion_id"]
+
+log = logging.getLogger("sluice")
 
 Recorder = Callable[["Record"], None]
 """Takes each finished record, once; must not block."""
@@ -69,7 +72,10 @@ class Record:
                 return False
             self.end_reason = end_reason
         self.total_ms = self.elapsed_ms()
-        self.recorder(self)
+        try:
+            self.recorder(self)
+        except Exception:
+            log.exception("the recorder failed; record %s is lost", self.record_id)
         return True
 
     def to_dict(self) -> dict[str, Any]:

@@ -288,6 +288,8 @@ class Stream:
 
     def _emit(self, chunk: Chunk) -> None:
         choices = chunk["choices"]
+        if "id" not in chunk:
+            chunk = {**self.chunks.head(), **chunk}  # a stage made it
         if choices and choices[0].get("finish_reason") is not None:
             self._ends.append(chunk)
             return

@@ -18,7 +18,8 @@ def table() -> str:
     """Give the table in Markdown."""
     rows = ["| name | default | meaning |", "|---|---|---|"]
     for spec in fields(Settings):
-        rows.append(f"| `{spec.metadata['name']}` | {_shown(spec.default)} | {spec.metadata['meaning']} |")
+        name, meaning = spec.metadata["name"], spec.metadata["meaning"]
+        rows += [f"| `{name}` | {_shown(spec.default)} | {meaning} |"]
     return "\n".join(rows)
 
 

@@ -346,6 +346,13 @@ class RawStream:
         body, self._body = self._body, b""
         return body
 
+    def read_some(self, timeout: float = 10.0) -> bytes:
+        """Give the body's next piece, as soon as there is any; empty at the clean end. Raises as ``next_event``."""
+        if not self._body:
+            self._more(time.monotonic() + timeout)
+        body, self._body = self._body, b""
+        return body
+
     def json(self) -> Any:
         """Give the body as JSON."""
         return json.loads(self.read())

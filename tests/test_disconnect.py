@@ -60,8 +60,8 @@ def _send(served: Served, **body: Any) -> socket.socket:
     host, port = served.url.removeprefix("http://").split(":")
     client = socket.create_connection((host, int(port)))
     data = json.dumps({"messages": [{"role": "user", "content": "x"}], **body}).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-    client.sendall(head.encode() + data)
+    fields = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+    client.sendall(f"POST /v1/chat/completions HTTP/1.1\r\n{fields}\r\n\r\n".encode() + data)
     return client
 
 

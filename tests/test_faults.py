@@ -183,7 +183,7 @@ def test_a_fault_in_a_stream_ends_it_as_specified(
     serve: Callable[..., Served], upstream: DemoUpstream, name: str
 ) -> None:
     """Text stays, one error chunk, the bare error, [DONE], a clean end, and the record's end reason."""
-    script, text, code, status, reason = FAULTS[name]
+    script, text, code, _, reason = FAULTS[name]
     served = serve(**LIMITS)
     upstream.play(script)
 

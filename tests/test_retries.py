@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -74,9 +75,7 @@ def test_waits_double_and_the_first_retry_waits_too(serve: Callable[..., Served]
 
     waits = [attempt["wait"] for attempt in served.record().attempts[:3]]
     times = [exchange.time for exchange in upstream.requests]
-    for wait, base, passed in zip(
-        waits, (0.2, 0.4, 0.8), (b - a for a, b in zip(times, times[1:], strict=False)), strict=True
-    ):
+    for wait, base, passed in zip(waits, (0.2, 0.4, 0.8), (b - a for a, b in pairwise(times)), strict=True):
         assert base <= wait <= base * 1.5
         assert passed >= wait
 

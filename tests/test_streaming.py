@@ -230,9 +230,10 @@ def test_a_whole_answer_has_the_parts_of_all_chunks(served: Served, upstream: De
     message = choice["message"]
     assert [message["reasoning"], message["content"]] == ["Let me think.", "Some text"]
     assert len(choice["logprobs"]["content"]) == 2
-    assert [
-        (call["function"]["name"], call["function"]["arguments"]) for call in message["tool_calls"]
-    ] == [("look", '{"at":"it"}'), ("leave", "{}")]
+    assert [(call["function"]["name"], call["function"]["arguments"]) for call in message["tool_calls"]] == [
+        ("look", '{"at":"it"}'),
+        ("leave", "{}"),
+    ]
     assert choice["finish_reason"] == "tool_calls"
 
 
