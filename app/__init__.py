@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import GatewayError
+from .errors import ConfigurationError, GatewayError
 from .factory import Sluice, create_app, create_blueprint
 from .library import stream_chunks, stream_message
 from .pipeline import Stage, Transform
 from .settings import Settings
 
 __all__ = [
+    "ConfigurationError",
     "GatewayError",
     "Settings",
     "Sluice",

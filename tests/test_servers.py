@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from app.demo import DemoUpstream
-from tests.servers import GunicornGateway, RawStream, open_stream, request, wait_until
+from tests.servers import GunicornGateway, RawStream, StartError, open_stream, request, wait_until
 from tests.test_streaming import texts
 
 WORKERS = ["gevent", "gthread", "sync"]
@@ -280,3 +280,52 @@ def test_unix_sockets_work(environ: dict[str, str], upstream: DemoUpstream, tmp_
         client.close()
 
         assert upstream.requests[0].closed.wait(2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("SLUICE_OPEN", None, "nobody could call"),
+        ("SLUICE_HEARTBEAT", "never", "SLUICE_HEARTBEAT: expected a number"),
+        ("SLUICE_HEARTBEET", "1", "unknown setting SLUICE_HEARTBEET"),
+        ("SLUICE_API_KEYS", "ann:sk-or-v1-x", "SLUICE_API_KEYS"),
+        ("SLUICE_MAX_STREAMS", "many", "SLUICE_MAX_STREAMS: expected a whole number"),
+    ],
+)
+def test_a_wrong_setting_stops_the_start_with_one_line(
+    environ: dict[str, str], name: str, value: str | None, words: str
+) -> None:
+    """gunicorn ends, and the log says why in one line, without a traceback."""
+    gateway = GunicornGateway({**environ, name: value})
+
+    with pytest.raises(StartError) as caught:
+        gateway.start()
+
+    assert words in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_reload_loads_new_code(environ: dict[str, str], upstream: DemoUpstream, tmp_path: Path) -> None:
+    """SIGHUP starts workers with the code and settings as they are now; an open stream goes on to its end."""
+    site = tmp_path / "site"
+    site.mkdir()
+    app = site / "reloaded.py"
+    source = "from app import create_app\napp = create_app()\napp.add_url_rule('/mark', 'mark', lambda: '{}')\n"
+    app.write_text(source.format("old"))
+    upstream.play([{"text": {"content": ["a "] * 30, "pace": 20}}])
+    env = {**environ, "PYTHONPATH": f"{site}:{os.getcwd()}", "PYTHONDONTWRITEBYTECODE": "1"}
+    with GunicornGateway(env, app="reloaded:app") as gateway:
+        stream = ask(gateway)
+        stream.next_data()
+        app.write_text(source.format("new"))
+        gateway.process.send_signal(signal.SIGHUP)
+
+        wait_until(lambda: _mark(gateway) == b"new", 15)
+
+        assert "[DONE]" == stream.data()[-1]
+        stream.close()
+
+
+def _mark(gateway: GunicornGateway) -> bytes:
+    with request("GET", gateway.url + "/mark") as response:
+        return response.read()
