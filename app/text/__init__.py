@@ -1,0 +1,1 @@
+"""What the stages know about text: pure functions and tables, without requests, chunks or settings."""
