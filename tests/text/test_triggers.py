@@ -56,9 +56,13 @@ def found(triggers: list[str], text: str) -> list[str]:
 
 
 def is_word(cluster: str) -> bool:
-    """Whether a cluster counts as a word character: it holds a letter, digit or connector, or is a mark alone."""
+    """Whether a cluster counts as a word character: it holds a letter, digit or connector, or begins with a mark.
+
+    What is prepended to the mark does not count.
+    """
+    bare = regex.sub(r"^\p{GCB=Prepend}+", "", cluster)
     kinds = [category(char) for char in cluster]
-    return any(kind[0] in "LN" or kind == "Pc" for kind in kinds) or kinds[0][0] == "M"
+    return any(kind[0] in "LN" or kind == "Pc" for kind in kinds) or category(bare[:1] or " ")[0] == "M"
 
 
 def searched_plainly(triggers: list[str], text: str) -> list[tuple[int, int]]:
