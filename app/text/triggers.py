@@ -29,7 +29,7 @@ _EXTENDED = rf"{_LETTER}\p{{GCB=Extend}}\p{{GCB=ZWJ}}"
 _PREPEND = regex.compile(r"\p{GCB=Prepend}")
 _WORD = regex.compile(rf"{_PREPEND.pattern}*[{_LETTER}]")
 _PREPENDED = rf"(?<={_PREPEND.pattern})(?![\p{{GCB=Control}}\r\n])\X"
-# In ASCII only CR LF is a cluster of two, and no trigger starts or ends with white space.
+# In ASCII only CR LF is a cluster of two; texts that hold one take the other pattern.
 _ASCII_TOKEN = re.compile(r"\w+|.", re.ASCII | re.DOTALL)
 _TOKEN = regex.compile(rf"[{_LETTER}][{_EXTENDED}]*+|\X", regex.DOTALL)
 _PREPENDING_TOKEN = regex.compile(rf"(?:{_WORD.pattern}[{_EXTENDED}]*+(?:{_PREPENDED})?+)++|\X", regex.DOTALL)
@@ -169,7 +169,7 @@ class TriggerSet:
 
 def _tokens_of(text: str) -> tuple[list[str], list[str]]:
     """Cut *text* into tokens; give them as they are (or with the same lengths) and folded."""
-    if text.isascii():
+    if text.isascii() and "\r\n" not in text:
         tokens = _ASCII_TOKEN.findall(text.lower())
         return tokens, tokens
     pattern = _PREPENDING_TOKEN if _PREPEND.search(text) else _TOKEN
