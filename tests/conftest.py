@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,26 @@ from app.record import Record
 from tests.servers import RawStream, open_stream, wait_until
 
 QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say something."}]}
+
+
+NEEDS = {
+    "nginx": lambda item: "nginx" in item.name or "nginx" in getattr(item, "fixturenames", ()),
+    "openssl": lambda item: "tls" in item.name or "certificate" in getattr(item, "fixturenames", ()),
+    "node": lambda item: "clients" in item.path.parts,
+    "npm": lambda item: "clients" in item.path.parts,
+    "curl": lambda item: "clients" in item.path.parts,
+}
+"""Programs that some tests need: where one is missing they are skipped and say so; a checking machine has them all."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests whose programs are not on this machine."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    missing = [tool for tool in NEEDS if shutil.which(tool, path=path) is None]
+    for item in items:
+        for tool in missing:
+            if NEEDS[tool](item):
+                item.add_marker(pytest.mark.skip(reason=f"needs {tool}"))
 
 
 class Served:
