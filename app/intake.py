@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from . import wire
 from .chunks import chunk_of_completion
 from .errors import GatewayError, UpstreamEmpty, UpstreamProtocolError
-from .sse import Comment, EventDecoder
+from .sse import Comment, EventDecoder, ServerSentEvent
+from .template import Templates
 
 __all__ = ["Intake", "Response"]
 
@@ -21,6 +22,7 @@ class Response(Protocol):
 
     headers: Any
     last_read_at: float
+    read_until: float
     is_partial: bool
 
     def iter_lines(self) -> Iterator[bytes]:
@@ -39,6 +41,8 @@ class Intake:
     Attributes:
         event_at: monotonic time of the last whole event; None before the first.
         is_done: upstream said that the answer is over.
+        data: the bytes of the event whose value was yielded last.
+        templates: to be taught by who makes chunks of the values.
     """
 
     def __init__(self, limit: int) -> None:
@@ -48,6 +52,8 @@ class Intake:
         self._lines: Iterator[bytes] = iter(())
         self.event_at: float | None = None
         self.is_done = False
+        self.templates = Templates()
+        self.data = b""
 
     @property
     def read_at(self) -> float:
@@ -62,15 +68,29 @@ class Intake:
     def items(self, response: Response) -> Iterator[Any]:
         """Yield each event's JSON value, and comments as ``Comment``, until ``[DONE]`` or the end of the body.
 
-        A JSON body where a stream was asked for is one value. Events with empty data are passed over.
+        Of an event that fits a template only its text is yielded, as ``str``. A JSON body where a stream was asked
+        for is one value. Events with empty data are passed over.
 
         Raises:
             UpstreamProtocolError: data is no JSON, or the body neither an event stream nor JSON.
             What iterating the response's lines raises.
         """
         self._response, self._lines = response, response.iter_lines()
-        decode = self._decoder.feed
+        decode, match = self._decoder.feed, self.templates.match
+        text: str | None = None  # of a data line that fits a template and is an event if the next line is blank
+        before = b""
         for line in self._lines:
+            if text is not None:
+                if not line:
+                    self.event_at = response.last_read_at
+                    yield text
+                    text = None
+                    continue
+                decode(before)
+                text = None
+            elif self._decoder.is_idle and (text := match(line)) is not None:
+                before = line
+                continue
             if self.event_at is None and not self._decoder.is_pending and line.lstrip().startswith(b"{"):
                 yield self._whole(line)
                 return
@@ -80,16 +100,20 @@ class Intake:
             if type(event) is Comment:
                 yield event
                 continue
-            yield from self._values(event.data)  # type: ignore[union-attr]
+            yield from self._values(event)  # type: ignore[arg-type]
             if self.is_done:
                 return
+        if text is not None:
+            decode(before)
         # Lenient where the standard is not: an event whose blank line is missing at the end is taken.
         last = self._decoder.flush()
         if last is not None:
-            yield from self._values(last.data)
+            yield from self._values(last)
 
-    def read_tail(self) -> None:
+    def read_tail(self, seconds: float) -> None:
         """Read on to the body's end, within bounds, so that the connection can be used again."""
+        if self._response is not None:
+            self._response.read_until = time.monotonic() + seconds
         for count, _ in enumerate(self._lines):
             if count > _TAIL_LINES:
                 return
@@ -102,18 +126,27 @@ class Intake:
             return UpstreamProtocolError(f"upstream answered with {kind or 'something'} that is no event stream")
         return UpstreamEmpty("upstream ended the answer before it began")
 
-    def _values(self, data: bytes) -> tuple[Any, ...]:
-        stripped = data.strip()
+    def _values(self, event: ServerSentEvent) -> tuple[Any, ...]:
+        stripped = event.data.strip()
         if not stripped:
             return ()
         self.event_at = time.monotonic()
         if stripped == b"[DONE]":
             self.is_done = True
             return ()
+        is_error = event.event == b"error"
+        self.data = event.data
         try:
-            return (wire.loads(data),)
+            value = wire.loads(event.data)
         except ValueError:
+            if is_error:
+                return ({"error": stripped.decode()},)
             raise UpstreamProtocolError("upstream sent an event that is no JSON: expected a completion chunk") from None
+        if is_error and not _tells_more(value):
+            return ({"error": value},)
+        if not isinstance(value, dict):
+            raise UpstreamProtocolError("upstream sent an event that is no JSON object: expected a completion chunk")
+        return (value,)
 
     def _whole(self, first: bytes) -> Any:
         parts, size = [first], len(first)
@@ -129,3 +162,8 @@ class Intake:
         self.event_at = time.monotonic()
         self.is_done = True
         return chunk_of_completion(value) if isinstance(value, dict) else value
+
+
+def _tells_more(value: Any) -> bool:
+    """Whether an event named ``error`` holds a chunk or an error object, and is not the error itself."""
+    return isinstance(value, dict) and ("error" in value or "choices" in value)

@@ -78,6 +78,13 @@ class Transform:
         """Take one chunk, give those that may go out now."""
         return (chunk,)
 
+    def text(self, index: int, text: str) -> str | None:
+        """Take a chunk that holds nothing but *text* of one choice; give the text that may go out, perhaps none.
+
+        A short cut that a transform need not offer: None says that it wants the chunk, and that nothing has happened.
+        """
+        return None
+
     def finish(self) -> Iterable[Chunk]:
         """Give what is left, decided as end of text."""
         return ()
@@ -186,6 +193,25 @@ class Run:
     def feed(self, chunk: Chunk) -> list[Chunk]:
         """Pass one chunk through every transform."""
         return self._pass([chunk], 0)
+
+    def text(self, index: int, text: str, chunk_of: Callable[[str], Chunk]) -> str | list[Chunk]:
+        """Pass the text of a chunk that holds nothing else; give text, or chunks where a transform wants them.
+
+        Args:
+            index: of the choice.
+            chunk_of: makes the chunk of a text.
+        """
+        for place, (name, transform) in enumerate(self._transforms):
+            try:
+                out = transform.text(index, text)
+            except Exception as error:
+                return self._pass([*self._fail(name, transform, error), chunk_of(text)], place)
+            if out is None:
+                return self._pass([chunk_of(text)], place)
+            if not out:
+                return ""
+            text = out
+        return text
 
     def finish(self) -> list[Chunk]:
         """End the transforms in order, each one's rest passing through those behind it."""

@@ -24,6 +24,7 @@ from .errors import (
     Draining,
     GatewayError,
     InternalError,
+    Overloaded,
     UpstreamCut,
 )
 from .intake import Intake, Response
@@ -34,6 +35,7 @@ from .record import Record
 from .settings import Settings
 from .sinks import Last, Sink
 from .sse import Comment, encode_comment
+from .template import content_of
 from .ticker import Ticker
 from .transport import Broken, Call, Cancelled
 
@@ -132,6 +134,7 @@ class Stream:
         self._limits = Limits(settings, self._intake)
         self._wrote_at = self._taken_at = time.monotonic()
         self._is_away = True  # the consumer is not waiting in ``take``
+        self._is_served = False  # the consumer has come at least once
         self._reached_end = False
         ticker.add(self)
 
@@ -139,12 +142,18 @@ class Stream:
 
     def start(self) -> None:
         """Start the reader. Nothing has gone upstream before."""
-        if not self._reader_started:
-            self._reader_started = True
+        if self._reader_started:
+            return
+        self._reader_started = True
+        try:
             _thread.start_new_thread(self._read, ())
+        except RuntimeError:
+            log.error("no thread can be started for a stream: raise the process' limit, or lower SLUICE_MAX_STREAMS")
+            self.fail(Overloaded("this worker has all the threads it may have", retry_after="1"))
 
     def take(self) -> list[Any]:
         """Wait for items; a ``Last`` at the end of the list says that nothing follows."""
+        self._is_served = True
         self._is_away = False
         items = self.mailbox.take()
         self._is_away = True
@@ -165,8 +174,17 @@ class Stream:
         """Note that the consumer knows the ending without taking it from the mailbox."""
         self._reached_end = True
 
+    def wait_for_word(self, seconds: float) -> None:
+        """Wait until the answer has said something, or ended, for at most *seconds*."""
+        self._is_served = True
+        self._wrote_at = time.monotonic() + seconds  # nothing is given to the client meanwhile, so it cannot stall
+        self.first_event.wait(seconds)
+        self._wrote_at = time.monotonic()
+        self._is_served = False  # whether the body will be asked for is open again
+
     def wrote(self) -> None:
         """Note that the server came back for more of what it was given."""
+        self._is_served = True
         self._wrote_at = time.monotonic()
 
     def close(self) -> None:
@@ -206,18 +224,15 @@ class Stream:
         peer = self._peer
         if peer is not None:
             if peer.is_gone():
-                self.fail(ClientGone("the client left"))
-                if self._is_away:
-                    peer.cut()  # wakes a server that is stuck in a write
+                self._give_up(peer, ClientGone("the client left"))
                 return
             if self._is_away and now - self._wrote_at > self._settings.client_stall_timeout:
                 error = ClientGone("the client took nothing for SLUICE_CLIENT_STALL_TIMEOUT")
                 error.end_reason = "client_stalled"
-                self.fail(error)
-                peer.cut()
+                self._give_up(peer, error)
                 return
         if self._is_ending:
-            if drain.is_over() and peer is not None:
+            if drain.is_over() and peer is not None and self._is_served:
                 peer.cut()  # the ending is written and nobody takes it
         elif drain.is_over():
             self.fail(Draining("this worker is shutting down; send the request again"))
@@ -228,7 +243,17 @@ class Stream:
             and not self._is_away
             and now - self._wrote_at + self._settings.tick > self._settings.heartbeat
         ):
-            self.mailbox.slip(HEARTBEAT)
+            with self._lock:
+                if not self._is_ending:  # nothing may follow the ending
+                    self.mailbox.slip(HEARTBEAT)
+
+    def _give_up(self, peer: Peer, error: ClientGone) -> None:
+        self.fail(error)
+        if not self._is_served:
+            # The host never came for the body and never will; what is on the connection now is none of ours.
+            self.close()
+        elif self._is_away:
+            peer.cut()  # wakes a server that is stuck in a write
 
     def _limit_passed(self, now: float) -> GatewayError | None:
         return self._limits.passed(
@@ -264,7 +289,9 @@ class Stream:
     def _relay(self, response: Response) -> None:
         """Relay the body to its end, then end the stream."""
         for item in self._intake.items(response):
-            if type(item) is Comment:
+            if type(item) is str:
+                self._text(item)
+            elif type(item) is Comment:
                 self.sink.comment(item)
             else:
                 self._chunk(item)
@@ -273,10 +300,15 @@ class Stream:
         self._end_well()
         if self._intake.is_done:
             self.call.limit_reads(_TAIL_SECONDS)
-            self._intake.read_tail()
+            self._intake.read_tail(_TAIL_SECONDS)
 
     def _chunk(self, value: Any) -> None:
-        for chunk in self.chunks.feed(value):
+        templates = self._intake.templates
+        text = content_of(value) if self.sink.wants_bytes and templates.may_learn else None
+        chunks = self.chunks.feed(value)
+        if text is not None:
+            templates.learn(self._intake.data, text, chunks)
+        for chunk in chunks:
             self._pass(chunk)
         if self.chunks.failure is not None:
             raise self.chunks.failure
@@ -285,6 +317,28 @@ class Stream:
         """Hand one chunk through the transforms to the sink; finish chunks wait for upstream's end."""
         for out in (chunk,) if self._run.is_plain else self._run.feed(chunk):
             self._emit(out)
+
+    def _text(self, text: str) -> None:
+        """Hand on the text of an event that fits a template; otherwise as ``_pass``."""
+        templates = self._intake.templates
+        out = text if self._run.is_plain else self._run.text(templates.index, text, templates.chunk)
+        if isinstance(out, list):
+            for chunk in out:
+                self._emit(chunk)
+        elif out:
+            self.sink.block(templates.render(out))
+            self._count(len(out))
+
+    def _count(self, characters: int) -> None:
+        """Account for a chunk that says something; end here if someone has found a reason to."""
+        record = self._record
+        record.chunks += 1
+        record.characters += characters
+        if record.first_chunk_ms is None:
+            record.first_chunk_ms = record.elapsed_ms()
+            self.first_event.set()
+        if self.error is not None:
+            raise Cancelled
 
     def _emit(self, chunk: Chunk) -> None:
         choices = chunk["choices"]
@@ -321,6 +375,15 @@ class Stream:
             if self._is_ending or self.error is not None:
                 raise self.error or Cancelled()
             self._is_ending = True
+        try:
+            self._write_success()
+        except Exception:
+            log.exception("the ending cannot be written")
+            self.error = InternalError("the gateway failed; its log says why")
+            self._write_failure(self.error)
+
+    def _write_success(self) -> None:
+        chunks = self.chunks
         ended = {end["choices"][0]["index"] for end in self._ends}
         self._ends += [chunks.finish_chunk(index) for index in chunks.begun if index not in ended]
         self._ends[-1]["x_g0dm0d3"] = self.metadata()
@@ -371,11 +434,22 @@ class Stream:
             "generation_id": chunks.generation_id,
             "model": chunks.model,
             "params_used": {name: run.request.body[name] for name in _PARAMS if name in run.request.body},
-            "pipeline": run.notes,
+            "pipeline": self._notes(),
             "stage_errors": run.errors,
             "attempts": attempts,
             "timing": {"first_chunk_ms": record.first_chunk_ms, "total_ms": record.elapsed_ms()},
         }
+
+    def _notes(self) -> dict[str, Any]:
+        """Give the stages' notes, without those that turn out to be no JSON."""
+        run = self._run
+        for name, note in tuple(run.notes.items()):
+            try:
+                wire.dumps({name: note})
+            except Exception as error:
+                del run.notes[name]
+                run.errors.append({"stage": str(name), "in": "notes", "error": type(error).__name__})
+        return run.notes
 
     def _account(self) -> None:
         record, chunks, error = self._record, self.chunks, self.error

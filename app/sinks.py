@@ -34,12 +34,17 @@ class Sink:
     """
 
     wants_comments = False
+    wants_bytes = False
+    """Takes chunks as JSON too, by ``block``."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
 
     def chunk(self, chunk: Chunk) -> None:
         """Take one chunk; waits while the consumer is behind."""
+
+    def block(self, data: bytes) -> None:
+        """Take one chunk as JSON."""
 
     def comment(self, text: bytes) -> None:
         """Take a comment of upstream."""
@@ -57,9 +62,13 @@ class EventSink(Sink):
     """Server-Sent Events, encoded here so that the consumer only joins and writes."""
 
     wants_comments = True
+    wants_bytes = True
 
     def chunk(self, chunk: Chunk) -> None:
-        block = encode_data(wire.dumps(chunk))
+        self.block(wire.dumps(chunk))
+
+    def block(self, data: bytes) -> None:
+        block = encode_data(data)
         self.mailbox.put(block, len(block))
 
     def comment(self, text: bytes) -> None:

@@ -136,6 +136,11 @@ class EventDecoder:
         """Whether an event has begun."""
         return bool(self._data)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no field of an event has come since the last one was dispatched."""
+        return not (self._data or self._event)
+
     def _append(self, value: bytes) -> None:
         self._size += len(value) + bool(self._data)  # an LF joins it to the line before
         if self._size > self._limit:
