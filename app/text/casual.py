@@ -1,0 +1,204 @@
+"""casual_mode: plain words for stiff ones, where they mean the same."""
+
+from __future__ import annotations
+
+import re
+
+from .english import (
+    CLOSED_COMPOUNDS,
+    DETERMINERS,
+    FINITE,
+    FOREIGN,
+    HOSTS,
+    LINKS,
+    MODALS,
+    PEOPLE,
+    POINTERS,
+    POSSESSIVES,
+    PREPOSITIONS,
+    SUBJECTS,
+    folded,
+)
+from .phrases import Joints, prefix_patterns, prefix_regex
+from .place import Place, Start
+from .rule import AFTER_SENTENCE, Edit, Trigger
+from .window import Window
+
+__all__ = ["PHRASES", "Casual"]
+
+_LINKERS = {
+    "however,": "but",
+    "therefore,": "so",
+    "consequently,": "so",
+    "furthermore,": "also,",
+    "moreover,": "also,",
+    "additionally,": "plus,",
+    "nevertheless,": "still,",
+}
+_PHRASES = {
+    "prior to": "before",
+    "subsequent to": "after",
+    "in order to": "to",
+    "due to the fact that": "because",
+    "at this point in time": "now",
+    "in the event that": "if",
+}
+PHRASES = tuple(_PHRASES)
+_VERBS = {
+    "utilize": "use", "utilizes": "uses", "utilized": "used", "utilizing": "using",
+    "obtain": "get", "obtains": "gets", "obtained": "got", "obtaining": "getting",
+    "commence": "start", "commences": "starts", "commenced": "started", "commencing": "starting",
+    "terminate": "end", "terminates": "ends", "terminated": "ended", "terminating": "ending",
+    "purchase": "buy", "purchased": "bought",
+}  # fmt: skip
+_WORDS = _PHRASES | _VERBS
+_LINKER = prefix_regex(_LINKERS)
+_WORD = prefix_regex(_WORDS)
+_CLOSING = re.compile(r"[.,;:!?…)\]*\"”’]*")
+_BUYERS = SUBJECTS - {"he", "she"} | {"you"}
+_AFTER_EVENT = (
+    SUBJECTS
+    | DETERMINERS
+    | frozenset("you it this these those there any no one all some someone anyone something nothing either both".split())
+)
+_BEFORE_ADJECTIVE = DETERMINERS | POINTERS - {"you", "it"} | frozenset("each every any no some all of".split())
+_NO_OBJECT = PREPOSITIONS | LINKS | FINITE
+_BE = frozenset({"is", "are", "was", "were", "be", "been", "being", "am"})
+_COMMENCERS = frozenset("to not please and or i we you they it he she now then that which who let's".split()) | MODALS
+_COMMENCED = PREPOSITIONS | DETERMINERS | frozenset(
+    "when after before once this that these immediately now today tomorrow and or work training operations".split()
+)
+
+
+class Casual:
+    """The rule of casual_mode.
+
+    Args:
+        joints: what must not come together where a phrase becomes shorter.
+    """
+
+    triggers = (
+        Trigger(" ", prefix_patterns(_WORDS), holds=True),
+        Trigger(" ", prefix_patterns(_LINKERS, AFTER_SENTENCE)),
+        Trigger(r"\t", prefix_patterns(_WORDS), holds=True),
+        Trigger(r"\(", prefix_patterns(_WORDS, r"(?<=\s\(.)"), holds=True),
+        Trigger(r"\*", prefix_patterns(_WORDS, r"(?:(?<=\s\*.)|(?<=\s\*\*.))"), holds=True),
+    )
+
+    firsts = frozenset(char for word in (*_LINKERS, *_WORDS) for char in (word[0], word[0].upper()))
+
+    def __init__(self, joints: Joints) -> None:
+        self._joints = joints
+
+    def decide(self, place: Place, view: Window) -> Edit | None:
+        """Give the change to make at *place*, or None."""
+        linker = _LINKER.match(view.text, place.at, view.end)
+        if linker is not None and place.start in (Start.SENTENCE, Start.OPENED):
+            edit = _linker(place, view, linker)
+            if edit is not None:
+                return edit
+        match = _WORD.match(view.text, place.at, view.end)
+        if match is None:
+            view.forget(place.at)
+            return None
+        phrase, end = folded(match.group()), match.end()
+        if phrase not in _WORDS:
+            view.need()
+        if phrase not in _WORDS or view.is_letter(end):
+            view.forget(place.at)
+            return None
+        if not _CLOSING.fullmatch(view.token(end)):
+            return None
+        takes = self._takes_phrase if phrase in _PHRASES else _takes_verb
+        if not takes(place, view, phrase, end):
+            return None
+        return Edit(place.at, end, _cased(match.group(), _WORDS[phrase]))
+
+    def _takes_phrase(self, place: Place, view: Window, phrase: str, end: int) -> bool:
+        if self._joints.after((*place.words, _WORDS[phrase])) or _continues_phrase(self._joints, place, phrase):
+            return False
+        if phrase == "at this point in time":
+            return True
+        if view.char(end) != " " or view.char(end + 1).isspace() or not view.char(end + 1):
+            return False
+        return phrase != "in the event that" or folded(view.plain(end + 1)[0]) in _AFTER_EVENT
+
+
+def _continues_phrase(joints: Joints, place: Place, phrase: str) -> bool:
+    """Tell whether what stands before and the replacement would begin to read as another phrase."""
+    return any(right.split()[0] == _WORDS[phrase] for right in joints.after(place.words))
+
+
+def _linker(place: Place, view: Window, match: re.Match[str]) -> Edit | None:
+    linker, end = folded(match.group()), match.end()
+    if linker not in _LINKERS:
+        view.need()
+        return None
+    if view.char(end) != " " or not view.char(end + 1).strip():
+        return None
+    new = _cased(match.group(), _LINKERS[linker])
+    return Edit(place.at, end, new) if new.endswith(",") else Edit(place.at, end + 1, new + " ", opens=True)
+
+
+def _cased(old: str, new: str) -> str:
+    """Give *new* in the case pattern of *old*."""
+    if old.isupper():
+        return new.upper()
+    return new[0].upper() + new[1:] if old[0].isupper() else new
+
+
+def _takes_verb(place: Place, view: Window, word: str, end: int) -> bool:
+    """Tell whether the plain verb can stand for *word* here."""
+    before = place.word
+    if before in FOREIGN:
+        return False
+    following, trail = "", ""
+    if view.char(end) == " ":
+        following, trail, _ = view.plain(end + 1)
+        following = folded(following)
+        if following in FOREIGN or not following.isascii():
+            return False
+    if word.endswith(("ed", "ing")) and before in _BEFORE_ADJECTIVE:
+        return False
+    if word.startswith("obtain"):
+        return _takes_get(place, word, following)
+    if word.startswith("terminat"):
+        return _takes_end(place, view, end, following, trail, word)
+    if word.startswith("purchase"):
+        return _takes_buy(place, word, following)
+    if word in ("commence", "commences"):
+        return following in _COMMENCED or not _COMMENCERS.isdisjoint(place.words)
+    return True
+
+
+def _takes_get(place: Place, word: str, following: str) -> bool:
+    if not following or following in _NO_OBJECT:
+        return False
+    if word != "obtained":
+        return True
+    if place.word in HOSTS:
+        return False
+    return place.word in SUBJECTS or place.word == "you" or following in POSSESSIVES | {"a", "an"}
+
+
+def _takes_end(place: Place, view: Window, end: int, following: str, trail: str, word: str) -> bool:
+    """Processes end, people are not ended."""
+    if following in PEOPLE:
+        return False
+    if following and not trail and following in _BEFORE_ADJECTIVE:
+        start = end + 2 + len(following)
+        if folded(view.plain(start)[0]) in PEOPLE:
+            return False
+    is_passive = word == "terminated" and place.word in _BE
+    return not (is_passive and len(place.words) > 1 and place.words[-2] in PEOPLE)
+
+
+def _takes_buy(place: Place, word: str, following: str) -> bool:
+    """To purchase is to buy; a purchase is none of ours."""
+    if following in CLOSED_COMPOUNDS:
+        return False
+    if word == "purchased" or place.word in _BUYERS:
+        return place.word in _BUYERS
+    if place.word == "to":
+        return bool(following) and following not in _NO_OBJECT
+    return place.word in MODALS or place.word == "please"

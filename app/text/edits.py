@@ -1,0 +1,36 @@
+"""What was changed in a text, by position, so that positions in the old text can be told in the new one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+__all__ = ["Edits"]
+
+
+class Edits:
+    """Changes in the order of the text: each takes the place of some raw characters."""
+
+    __slots__ = ("_ends", "_shifts", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._shifts: list[int] = []
+
+    def add(self, start: int, end: int, length: int) -> None:
+        """Note that raw characters *start* to *end* became *length* characters."""
+        shift = self._shifts[-1] if self._shifts else 0
+        self._starts.append(start)
+        self._ends.append(end)
+        self._shifts.append(shift + length - (end - start))
+
+    def moved(self, position: int) -> int:
+        """Give where raw *position* stands in the new text; inside something changed: where that begins."""
+        index = bisect_right(self._ends, position)
+        before = self._shifts[index - 1] if index else 0
+        if index < len(self._starts) and self._starts[index] < position:
+            return self._starts[index] + before
+        return position + before
+
+    def __len__(self) -> int:
+        return len(self._starts)

@@ -1,0 +1,127 @@
+"""A place in the answer where something may be changed, as its left side tells it."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+from .english import folded
+
+__all__ = ["LOOK_BACK", "OPENERS", "Place", "Start"]
+
+LOOK_BACK = 200
+"""Characters of its line that a decision may look back at."""
+
+_WORD_LIMIT = 40
+_OPENER_LIMIT = 5
+"""Openers in a row that are looked at."""
+
+OPENERS = (
+    "sure", "of course", "certainly", "absolutely", "great question", "well", "so", "but", "however", "therefore",
+    "furthermore", "also", "plus", "still", "additionally", "moreover", "nevertheless", "consequently",
+)  # fmt: skip
+"""Words that leave the start of a sentence behind them when their comma follows."""
+
+_OPENER = re.compile(rf"(?:^|(?<=[^\w'’-]))(?:{'|'.join(OPENERS)})\Z", re.IGNORECASE)
+_BARE_OPENER = re.compile(r"(?:^|(?<=[^\w'’-]))(?:but|so)\Z", re.IGNORECASE)
+_ABBREVIATED = re.compile(r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|mrs?|ms|dr|prof|approx|fig|eg|ie|resp|incl)\.\Z", re.IGNORECASE)
+_WORDS = re.compile(r"(?:^|(?<=[\s(*]))(?:[^\W\d_][\w'’-]* ){0,3}[^\W\d_][\w'’-]*\Z")
+
+
+class Start(IntEnum):
+    """How a sentence may begin at a place."""
+
+    NONE = 0
+    """Not at all."""
+    SENTENCE = 1
+    """Here."""
+    OPENED = 2
+    """With an opener and its comma, after which it goes on here."""
+    SHADOW = 3
+    """As OPENED, but the opener has no comma (any more): nothing may go here, see ``hedges``."""
+
+
+class Place:
+    """One place in the buffer.
+
+    Attributes:
+        text: the buffer: up to *at* as it goes out, from there on raw.
+        at: index of the place.
+        line: index at which its line begins, below 0 if that is no longer in the buffer.
+        head: index at which the line's prose begins.
+    """
+
+    __slots__ = ("_floor", "_head_starts", "_known", "_opened", "at", "head", "line", "text")
+
+    def __init__(self, text: str, at: int, line: int, head: int, *, head_starts: bool, opened: int) -> None:
+        self.text, self.at, self.line, self.head = text, at, line, head
+        self._head_starts, self._opened = head_starts, opened
+        self._floor = max(line, at - LOOK_BACK, 0)
+        self._known: Start | None = None
+
+    @property
+    def start(self) -> Start:
+        """How a sentence may begin here."""
+        if self._known is None:
+            self._known = Start.OPENED if self.at == self._opened else self._start(self.at, _OPENER_LIMIT)
+        return self._known
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words directly before, up to four, with one space between and behind."""
+        return self.words_up_to(self.at - 1) if self.text[self.at - 1 : self.at] == " " else ()
+
+    @property
+    def word(self) -> str:
+        """The word directly before and its space, empty if there is none."""
+        return self.word_up_to(self.at - 1) if self.text[self.at - 1 : self.at] == " " else ""
+
+    @property
+    def sentence(self) -> int:
+        """Index at which the sentence around this place begins, as far as can be seen."""
+        find, floor, at = self.text.rfind, self._floor, self.at
+        return max(find(". ", floor, at) + 2, find("! ", floor, at) + 2, find("? ", floor, at) + 2, floor)
+
+    def word_up_to(self, end: int) -> str:
+        """Give the word that ends at *end*, opening punctuation before it left off."""
+        floor = max(self._floor, end - _WORD_LIMIT)
+        start = self.text.rfind(" ", floor, end) + 1
+        if not start:
+            if floor != self._floor:
+                return ""
+            start = floor
+        return folded(self.text[start:end].lstrip("(*"))
+
+    def words_up_to(self, end: int) -> tuple[str, ...]:
+        """Give the words, up to four, that end at *end*."""
+        match = _WORDS.search(self.text, max(self._floor, end - _WORD_LIMIT), end)
+        return tuple(folded(match.group()).split()) if match else ()
+
+    def is_opener(self, end: int) -> bool:
+        """Tell whether the words up to *end* are an opener that begins a sentence."""
+        return self._opener(_OPENER, end, _OPENER_LIMIT) is not Start.NONE
+
+    def _opener(self, pattern: re.Pattern[str], end: int, limit: int) -> Start:
+        """Tell how the opener that ends at *end* begins; NONE if there is none."""
+        match = pattern.search(self.text, max(self._floor, end - 16), end)
+        return Start.NONE if match is None or not limit else self._start(match.start(), limit - 1)
+
+    def _start(self, at: int, limit: int) -> Start:
+        if at <= self.head:
+            return Start.SENTENCE if at == self.head and self._head_starts else Start.NONE
+        text, before = self.text, at - 1
+        if before < self._floor or text[before] != " ":
+            return Start.NONE
+        if text[before - 1] == " ":
+            before -= 1
+        if before <= self._floor:
+            return Start.NONE
+        sign = text[before - 1]
+        if sign in ".!?":
+            return Start.NONE if _ABBREVIATED.search(text, max(self._floor, before - 8), before) else Start.SENTENCE
+        if before != at - 1:
+            return Start.NONE
+        if sign != ",":
+            return Start.SHADOW if self._opener(_BARE_OPENER, before, limit) else Start.NONE
+        opener = self._opener(_OPENER, before - 1, limit)
+        return Start.OPENED if opener is Start.SENTENCE else opener

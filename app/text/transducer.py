@@ -1,0 +1,321 @@
+"""STM's text transducer: reads an answer from left to right in pieces of any size and gives it out with its edits.
+
+What comes out is the same for every way of cutting the text. It holds back text only from the first place on where it
+cannot decide yet, never more than ``LOOK_AHEAD`` characters. Where a refusal looked at text, that text is left alone
+by later edits: so a second pass sees the same and refuses the same, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from . import casual, hedges, openers
+from .casual import Casual
+from .edits import Edits
+from .hedges import Hedges
+from .openers import Openers
+from .phrases import Joints
+from .place import Place
+from .prose import SPECIAL, Prose
+from .rule import Edit, Rule
+from .window import LOOK_AHEAD, More, Undecided, Window
+
+__all__ = ["MODULES", "Transducer", "transform"]
+
+MODULES = ("hedge_reducer", "direct_mode", "casual_mode")
+"""Names of the modules, in the order in which they apply."""
+
+_SLICE = 2048
+"""Characters worked on at a time: an edit moves what stands behind it."""
+_ANCHORS = frozenset(" \t(*")
+"""Characters with which a trigger may begin one character before its place."""
+_KEPT = 256
+"""Characters kept of what has gone out, for looking back."""
+
+
+def transform(text: str, modules: Iterable[str]) -> str:
+    """Give *text* as *modules* leave it."""
+    transducer = Transducer(modules)
+    return transducer.feed(text) + transducer.finish()
+
+
+class _Asker(NamedTuple):
+    """The rule to ask about what a group of the pattern of places has found, and how that trigger behaves."""
+
+    rule: Rule
+    offset: int
+    holds: bool
+
+
+class _Plan(NamedTuple):
+    """What a choice of modules comes to.
+
+    Attributes:
+        rules: those that look at places anywhere.
+        openers: the rule for the start of the answer, if chosen.
+        events: pattern of all places to look at; an empty group ends each alternative of a trigger.
+        askers: what each group stands for, by number.
+    """
+
+    rules: tuple[Rule, ...]
+    openers: Openers | None
+    events: re.Pattern[str]
+    askers: tuple[_Asker, ...]
+
+
+@cache
+def _plan(modules: tuple[str, ...]) -> _Plan:
+    joints = Joints((*hedges.PHRASES, *openers.PHRASES, *casual.PHRASES))
+    rules: list[Rule] = []
+    if "hedge_reducer" in modules:
+        rules.append(Hedges(joints, has_shadows="casual_mode" in modules))
+    if "casual_mode" in modules:
+        rules.append(Casual(joints))
+    # NOTE: triggers that hold come first: at the end of the text, where several may match, waiting is right for all.
+    pairs = sorted(((rule, trigger) for rule in rules for trigger in rule.triggers), key=lambda pair: not pair[1].holds)
+    askers, branches = [], []
+    for anchor in dict.fromkeys(trigger.anchor for _, trigger in pairs):
+        alternatives = []
+        for rule, trigger in pairs:
+            if trigger.anchor == anchor:
+                alternatives += [f"{pattern}()" for pattern in trigger.patterns]
+                askers += [_Asker(rule, int(trigger.is_before), trigger.holds)] * len(trigger.patterns)
+        branches.append(f"{anchor}(?:{'|'.join(alternatives)})")
+    events = re.compile("|".join([*branches, SPECIAL]))
+    return _Plan(tuple(rules), Openers() if "direct_mode" in modules else None, events, tuple(askers))
+
+
+class Transducer:
+    """One answer's way through *modules*.
+
+    Args:
+        modules: any of ``MODULES``.
+        at_start: the text begins an answer; otherwise it goes on in one and has no start.
+        before: what stands before the text, when it goes on: it tells what is protected.
+
+    Attributes:
+        edits: what was changed so far, by position in the raw text.
+        held_max: most characters held so far.
+    """
+
+    def __init__(self, modules: Iterable[str], *, at_start: bool = True, before: str = "") -> None:
+        chosen = frozenset(modules)
+        plan = _plan(tuple(name for name in MODULES if name in chosen))
+        self._rules, self._askers = plan.rules, plan.askers
+        self._openers = plan.openers if at_start else None
+        self._search = plan.events.search
+        self._prose = Prose(is_start=at_start or bool(before))
+        self.edits = Edits()
+        self.held_max = 0
+        self._buffer = ""
+        self._at = 0
+        self._out = 0
+        self._raw = 0
+        self._from = 0
+        self._due = self._frozen = self._opened = -1
+        self._wake: re.Pattern[str] | None = None
+        self._is_waiting = False
+        self._is_plain = False
+        if before:
+            self._skip(before)
+
+    @property
+    def held(self) -> str:
+        """What is held back, waiting for a decision."""
+        return self._buffer[self._out :]
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; give what may go out."""
+        if len(text) > _SLICE:
+            return "".join(self._feed(text[i : i + _SLICE]) for i in range(0, len(text), _SLICE))
+        return self._feed(text)
+
+    def finish(self) -> str:
+        """Give what is left, decided as end of text."""
+        self._is_plain = False
+        self._run(is_final=True)
+        return self._emit(len(self._buffer))
+
+    def _feed(self, text: str) -> str:
+        buffer = self._buffer = self._buffer + text
+        if not self._is_plain:
+            return "" if self._is_asleep(text) else self._go_on()
+        match = self._search(buffer, self._from)
+        if match is None:
+            end = len(buffer)
+            self._from = end - (buffer[-1:] in _ANCHORS)
+        elif match.end() == len(buffer) and (end := self._held_from(match)) >= 0:
+            self._from = match.start()
+            self.held_max = max(self.held_max, len(buffer) - end)
+        else:
+            return self._go_on()
+        out = buffer[self._out : end]
+        self._at = self._out = end
+        if end > 4 * _KEPT:
+            self._trim()
+        return out
+
+    def _held_from(self, match: re.Match[str]) -> int:
+        """Give the index from which what was found at the end of the text is held unasked; -1 if it is not."""
+        number = match.lastindex
+        if number is None or not self._askers[number - 1].holds:
+            return -1
+        start = match.start() + self._askers[number - 1].offset
+        return start if start >= self._frozen else -1
+
+    def _go_on(self) -> str:
+        self._run(is_final=False)
+        return self._emit(self._at if self._is_waiting else len(self._buffer))
+
+    def _is_asleep(self, text: str) -> bool:
+        """Tell whether the held decision need not be looked at again yet."""
+        if not self._is_waiting or self._wake is None or self._wake.search(text):
+            return False
+        held = len(self._buffer) - self._at
+        if held >= LOOK_AHEAD:
+            return False
+        self.held_max = max(self.held_max, held)
+        return True
+
+    def _emit(self, end: int) -> str:
+        out = self._buffer[self._out : end]
+        self._out = end
+        self.held_max = max(self.held_max, len(self._buffer) - end)
+        if self._at > 4 * _KEPT:
+            self._trim()
+        return out
+
+    def _trim(self) -> None:
+        count = min(self._at, self._out) - _KEPT
+        if count > 0:
+            self._buffer = self._buffer[count:]
+            self._at -= count
+            self._out -= count
+            self._raw += count
+            self._from -= count
+            self._due -= count
+            self._frozen -= count
+            self._opened -= count
+            self._prose.shift(count)
+
+    def _skip(self, before: str) -> None:
+        """Go through *before* without changing anything."""
+        search, self._search = self._search, _plan(()).events.search
+        for start in range(0, len(before), _SLICE):
+            self._feed(before[start : start + _SLICE])
+        self._search = search
+        self._out = len(self._buffer)
+        self._raw = -self._out
+        self._due = -1
+
+    def _run(self, *, is_final: bool) -> None:
+        """Go on as far as can be decided."""
+        self._is_waiting = self._is_plain = False
+        try:
+            while self._prose.is_inside or self._enter(is_final):
+                if not self._step(is_final):
+                    return
+        except More as more:
+            self._is_waiting, self._wake, self._due = True, more.wake, self._at
+
+    def _enter(self, is_final: bool) -> bool:
+        """Go through what is protected to the next prose; False if the text ends before."""
+        prose = self._prose
+        self._at = prose.advance(self._buffer, self._at, is_final)
+        if prose.is_inside and self._at == prose.head:
+            self._due = self._at
+        return prose.is_inside
+
+    def _step(self, is_final: bool) -> bool:
+        """Go on in prose to the next place to look at, and do what is to be done there; False if there is none."""
+        buffer = self._buffer
+        if self._at == self._due:
+            if self._begin(is_final):
+                return True
+            self._due = -1
+            self._prose.is_fresh = False
+            asked = self._at
+        else:
+            asked = -1
+        at = self._at
+        match = self._search(buffer, at - (at > 0 and buffer[at - 1] in _ANCHORS))
+        if match is None:
+            self._at = len(buffer)
+            self._from = self._at - (buffer[-1:] in _ANCHORS)
+            self._is_plain = True
+            return False
+        number = match.lastindex
+        if number is None:
+            return self._pass(match.start(), match.end(), is_final)
+        asker = self._askers[number - 1]
+        self._at = start = match.start() + asker.offset
+        is_cut = match.end() == len(buffer) and not is_final
+        if start != asked and start >= self._frozen:
+            if is_cut and asker.holds:
+                self._is_waiting = self._is_plain = True
+                self._wake, self._from = None, match.start()
+                return False
+            if self._ask(self._rules if is_cut else (asker.rule,), is_final):
+                return True
+        self._at = start + 1
+        return True
+
+    def _pass(self, start: int, end: int, is_final: bool) -> bool:
+        """Go into or over the protected place at *start*, or to the next line; False if more text must come first."""
+        found = end if end - start > 1 else self._prose.open(self._buffer, start, is_final)
+        self._at = start if found < 0 else found
+        return found >= 0
+
+    def _begin(self, is_final: bool) -> bool:
+        """Make the edit that any rule wants where a line's prose begins; False if they want none."""
+        text, at = self._buffer, self._at
+        first = text[at : at + 1]
+        if self._openers is not None and self._prose.is_fresh and first in self._openers.firsts:
+            edit = self._judge(self._openers, self._place(), Window(text, at, is_final=is_final, over_lines=True))
+            if edit is not None:
+                self._apply(edit)
+                self._prose.leave()
+                self._at = self._prose.line
+                return True
+        return self._ask([rule for rule in self._rules if first in rule.firsts], is_final)
+
+    def _ask(self, rules: Sequence[Rule], is_final: bool) -> bool:
+        """Make the edit that *rules* want at the place reached; False if they want none."""
+        if not rules:
+            return False
+        place = self._place()
+        view = Window(place.text, place.at, is_final=is_final)
+        for rule in rules:
+            view.reach = place.at
+            edit = self._judge(rule, place, view) if place.at >= self._frozen else None
+            if edit is not None:
+                self._apply(edit)
+                return True
+        return False
+
+    def _place(self) -> Place:
+        prose = self._prose
+        return Place(
+            self._buffer, self._at, prose.line, prose.head, head_starts=prose.head_starts, opened=self._opened
+        )
+
+    def _judge(self, rule: Rule, place: Place, view: Window) -> Edit | None:
+        """Ask *rule*; leave alone what its refusal looked at."""
+        try:
+            edit = rule.decide(place, view)
+        except Undecided:
+            edit, view.reach = None, view.end
+        if edit is None:
+            self._frozen = max(self._frozen, view.reach)
+        return edit
+
+    def _apply(self, edit: Edit) -> None:
+        start, end, text = edit.start, edit.end, edit.text
+        self._buffer = self._buffer[:start] + text + self._buffer[end:]
+        self.edits.add(start + self._raw, end + self._raw, len(text))
+        self._raw += end - start - len(text)
+        if edit.opens:
+            self._at = self._due = self._opened = start + len(text)
