@@ -10,6 +10,9 @@ __all__ = ["Answer"]
 
 _FIELD_TEXT = frozenset({"content", "reasoning", "reasoning_content", "refusal"})
 _AUDIO_TEXT = frozenset({"data", "transcript"})
+_CALL_TEXT = frozenset({"name", "arguments", "input"})
+_CALLED = ("function", "custom")
+"""What a tool call calls, with text that comes in pieces."""
 
 
 class Answer:
@@ -51,7 +54,8 @@ def _finished(choice: dict[str, Any]) -> dict[str, Any]:
     calls = message.get("tool_calls")
     if calls:
         message["tool_calls"] = [_settled(call) for call in calls]
-    content = message.get("content") or (None if calls or message.get("refusal") else "")
+    has_other = calls or message.get("function_call") or message.get("refusal")
+    content = message.get("content") or (None if has_other else "")
     rest = {k: v for k, v in message.items() if k not in ("role", "content", "refusal")}
     whole = {
         "role": message.get("role", "assistant"),
@@ -63,8 +67,10 @@ def _finished(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settled(call: dict[str, Any]) -> dict[str, Any]:
-    function = {"arguments": "", **_object_in(call, "function")}
-    return {"type": "function", **{k: v for k, v in call.items() if k != "index"}, "function": function}
+    settled = {"type": "function", **{k: v for k, v in call.items() if k != "index"}}
+    if not isinstance(call.get("custom"), dict):
+        settled["function"] = {"arguments": "", **_object_in(call, "function")}
+    return settled
 
 
 def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -77,6 +83,8 @@ def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
                     _merge_call(message[key], call)
         elif key == "audio" and isinstance(value, dict):
             _merge_fields(_object_in(message, key), value, _AUDIO_TEXT)
+        elif key == "function_call" and isinstance(value, dict):
+            _merge_fields(_object_in(message, key), value, _CALL_TEXT)
         else:
             _merge_fields(message, {key: value}, _FIELD_TEXT)
 
@@ -106,15 +114,13 @@ def _merge_call(calls: list[dict[str, Any]], call: dict[str, Any]) -> None:
         if kept["index"] == call.get("index"):
             if call.get("id") and kept.get("id") and call["id"] != kept["id"]:
                 break
-            function = call.get("function")
-            if isinstance(function, dict):
-                _merge_fields(_object_in(kept, "function"), function, frozenset({"arguments", "name"}))
-            kept.update({k: v for k, v in call.items() if k not in ("function", "index") and v is not None})
+            for key in _CALLED:
+                if isinstance(call.get(key), dict):
+                    _merge_fields(_object_in(kept, key), call[key], _CALL_TEXT)
+            kept.update({k: v for k, v in call.items() if k not in (*_CALLED, "index") and v is not None})
             return
-    copied = {"index": call.get("index"), **call}
-    if isinstance(call.get("function"), dict):
-        copied["function"] = dict(call["function"])
-    calls.append(copied)
+    called = {key: dict(call[key]) for key in _CALLED if isinstance(call.get(key), dict)}
+    calls.append({"index": call.get("index"), **call, **called})
 
 
 def _merge_logprobs(choice: dict[str, Any], logprobs: Any) -> None:

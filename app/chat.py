@@ -40,6 +40,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
     Raises:
         RequestError: it is not.
     """
+    data = data.removeprefix(b"\xef\xbb\xbf")  # RFC 8259, section 8.1: may be passed over
     if not data.strip():
         raise RequestError("the body is empty: expected a JSON object")
     try:

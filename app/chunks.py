@@ -25,6 +25,9 @@ _INDEXED = ("reasoning_details", "images", "annotations")
 
 def chunk_of_completion(completion: dict[str, Any]) -> Chunk:
     """Make one chunk of a whole (not streamed) completion, for upstreams that answer JSON to a stream request."""
+    if not ("choices" in completion or "error" in completion):
+        words = completion.get("message") or completion.get("detail")
+        return {"error": {"message": words or "upstream's JSON is no completion", "code": completion.get("code")}}
     chunk = {**completion, "object": "chat.completion.chunk"}
     choices = completion.get("choices")
     chunk["choices"] = [
@@ -86,6 +89,8 @@ class Normalizer:
         """
         if not isinstance(chunk, dict):
             raise UpstreamProtocolError("upstream sent an event that is no JSON object: expected a completion chunk")
+        if chunk.get("object") == "error" and "error" not in chunk:
+            chunk = {"error": chunk}  # some servers put the error where the chunk belongs
         self._learn(chunk)
         taken = self._take_usage(chunk)
         if "error" in chunk:
@@ -116,6 +121,11 @@ class Normalizer:
     def unfinished(self) -> list[int]:
         """Give the indices of the choices that have begun and not ended."""
         return [index for index in self.begun if index not in self.finishes]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every choice that began has ended."""
+        return bool(self.begun) and not self.unfinished()
 
     def finish_chunk(self, index: int) -> Chunk:
         """Make the finish chunk of a choice that upstream left without one, and count the choice as ended."""

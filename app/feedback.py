@@ -186,7 +186,8 @@ def _fields(body: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
         if body.get(name) is not None and not isinstance(body[name], str):
             raise RequestError(f"{name}: expected text", param=name)
     model = body.get("model")
-    return message_id, context, rating, model[:200] if model else None
+    # What is not printable (half a surrogate pair, NUL) no database takes.
+    return message_id, context, rating, "".join(filter(str.isprintable, model))[:200] if model else None
 
 
 def _params(value: Any) -> dict[str, float]:

@@ -104,7 +104,8 @@ class Gate:
         return UpstreamKey(self._settings.openrouter_api_key, True)
 
     def _label(self, token: str | None) -> str:
-        digest = hashlib.sha256((token or "").encode("utf-8", "surrogateescape")).hexdigest()
+        # WSGI's text is the header's bytes as Latin-1 (PEP 3333): back to the bytes, which are UTF-8 as the keys are.
+        digest = hashlib.sha256((token or "").encode("latin-1", "replace")).hexdigest()
         found = None
         for known, label in self._hashes.items():  # all of them, so that the time tells nothing
             if hmac.compare_digest(known, digest):

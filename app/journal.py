@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from .offload import offload
 from .record import Record
@@ -83,8 +84,8 @@ class Journal:
     def _start(self) -> None:
         with self._lock:
             if self._running_in != os.getpid():
-                self._running_in = os.getpid()
                 threading.Thread(target=self._run, name="sluice-journal", daemon=True).start()
+                self._running_in = os.getpid()
 
     def _run(self) -> None:
         pause = self._interval
@@ -99,7 +100,7 @@ class Journal:
             while self._queue:
                 batch = tuple(self._queue)[:_BATCH]
                 try:
-                    offload(self._table.add, batch)
+                    self._add(batch)
                 except StoreError as error:
                     self._note(str(error))
                     return False
@@ -107,6 +108,24 @@ class Journal:
                     self._queue.popleft()
                 self._note(None)
         return True
+
+    def _add(self, batch: Sequence[Record]) -> None:
+        """Write a batch; a record that no database takes must not keep the others from being written.
+
+        Raises:
+            StoreError: the database is away.
+        """
+        try:
+            offload(self._table.add, batch)
+        except StoreError:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                for record in batch:
+                    self._add([record])
+                return
+            self.dropped += 1
+            log.error("record %s cannot be written (%s) and is dropped", batch[0].record_id, type(error).__name__)
 
     def _note(self, failure: str | None) -> None:
         if failure == self.failure:

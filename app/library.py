@@ -7,6 +7,7 @@ come from the environment (``OPENROUTER_API_KEY``, ``OPENROUTER_BASE_URL``, the 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Generator
 from functools import lru_cache
 from types import TracebackType
@@ -39,8 +40,17 @@ class ChunkStream(Generator[Chunk, None, None]):
         self._stream = stream
         self._items: list[Any] = []
         self._is_closed = False
+        self._turn = threading.Lock()
 
     def __next__(self) -> Chunk:
+        if not self._turn.acquire(blocking=False):
+            raise ValueError("stream already executing: another thread waits in next")  # as a generator says it
+        try:
+            return self._next()
+        finally:
+            self._turn.release()
+
+    def _next(self) -> Chunk:
         if not self._items and not self._is_closed:
             self._stream.start()
             items = self._stream.take()

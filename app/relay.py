@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _thread
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -34,7 +35,7 @@ from .pipeline import Chunk, Run
 from .record import Record
 from .settings import Settings
 from .sinks import Last, Sink
-from .sse import Comment, encode_comment
+from .sse import Comment, EventTooLong, encode_comment
 from .template import content_of
 from .ticker import Ticker
 from .transport import Broken, Call, Cancelled
@@ -59,6 +60,7 @@ _PARAMS = (
 )
 _END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _TAIL_SECONDS = 1.0
+_CHARACTERS_PER_TOKEN = 4  # what upstream did not count is estimated
 
 
 class Upstream(Protocol):
@@ -92,6 +94,7 @@ class Stream:
         record: closed exactly once, by ``close``.
         key: upstream key. *own_key*: it is the operator's.
         peer: the client's connection, if a server shows it.
+        on_close: is called once, when the stream is closed.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Stream:
         key: str | None,
         own_key: bool,
         peer: Peer | None = None,
+        on_close: Callable[[], None] | None = None,
     ) -> None:
         body = run.request.body
         debug = body.get("debug")
@@ -123,7 +127,7 @@ class Stream:
         """Why the stream failed, or None."""
         self.first_event = threading.Event()
         """Set when the first chunk that says something, or the ending, is in the mailbox."""
-        self.on_close: Callable[[], None] = lambda: None
+        self._on_close = on_close
         self._ends: list[Chunk] = []
         self._lock = threading.Lock()
         self._is_open = False  # upstream has answered: the ending is the reader's to write
@@ -197,7 +201,8 @@ class Stream:
         if not self._reached_end:
             self.fail(ClientGone("the client left"))
         self._account()
-        self.on_close()
+        if self._on_close is not None:
+            self._on_close()
 
     # Anyone's side.
 
@@ -288,13 +293,17 @@ class Stream:
 
     def _relay(self, response: Response) -> None:
         """Relay the body to its end, then end the stream."""
-        for item in self._intake.items(response):
-            if type(item) is str:
-                self._text(item)
-            elif type(item) is Comment:
-                self.sink.comment(item)
-            else:
-                self._chunk(item)
+        try:
+            for item in self._intake.items(response):
+                if type(item) is str:
+                    self._text(item)
+                elif type(item) is Comment:
+                    self.sink.comment(item)
+                else:
+                    self._chunk(item)
+        except Broken as error:
+            if isinstance(error, EventTooLong) or not self.chunks.is_whole:
+                raise  # otherwise all that was to come has come
         if self.call.cancelled.is_set() and self.error is not None:
             raise self.error
         self._end_well()
@@ -458,6 +467,9 @@ class Stream:
         record.params_used, record.attempts = facts["params_used"], facts["attempts"]
         record.pipeline = {name: _without_words(note) for name, note in facts["pipeline"].items()}
         record.usage = chunks.usage
+        if chunks.usage is None and record.characters:
+            record.usage = {"completion_tokens": math.ceil(record.characters / _CHARACTERS_PER_TOKEN)}
+            record.is_estimate = True
         if error is None:
             first = chunks.finishes.get(min(chunks.finishes, default=0), "stop")
             record.close(_END_REASONS.get(first, "completed"))

@@ -164,13 +164,13 @@ class _Views:
             key=key.key,
             own_key=key.own,
             peer=Peer(request.environ),
+            on_close=gateway.leave,
         )
-        stream.on_close = gateway.leave
         if not run.request.stream:
             return _whole(stream, record)
         if gateway.settings.stream_errors == "status":
             stream.start()
-            stream.first_event.wait(gateway.settings.commit_after)
+            stream.wait_for_word(gateway.settings.commit_after)
             if stream.error is not None and not stream.has_begun:
                 return _refuse(stream, record)
         response = Response(EventBody(stream), mimetype="text/event-stream", direct_passthrough=True)
@@ -302,5 +302,7 @@ def _identify() -> None:
 
 
 def _sign(response: Response) -> Response:
+    if "sluice_request_id" not in g:
+        _identify()  # a hook of the host's answered before ours was asked
     response.headers["X-Request-Id"] = g.sluice_request_id
     return response

@@ -123,7 +123,7 @@ class EventDecoder:
         if not line:
             return self._dispatch()
         if line.startswith(b":"):
-            return Comment(line[1:])
+            return Comment(_repaired(line[1:]))
         self._field(line)
         return None
 

@@ -55,9 +55,14 @@ class Ticker:
 
     def _start(self) -> None:
         with self._lock:
-            if self._running_in != os.getpid():
-                self._running_in = os.getpid()
+            if self._running_in == os.getpid():
+                return
+            try:
                 threading.Thread(target=self._run, name="sluice-ticker", daemon=True).start()
+            except RuntimeError:
+                log.error("no thread can be started to watch the streams; the next stream tries again")
+            else:
+                self._running_in = os.getpid()
 
     def _run(self) -> None:
         idle = 0

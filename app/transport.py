@@ -8,6 +8,8 @@ greenlet-local), because urllib3 passes nothing of ours along.
 from __future__ import annotations
 
 import contextlib
+import http.client
+import math
 import random
 import socket
 import threading
@@ -112,6 +114,22 @@ class Call:
             self._socket = None
 
 
+class _FinalResponse(http.client.HTTPResponse):
+    """Passes over interim responses (RFC 9110, section 15.2), of which http.client knows 100 alone.
+
+    With one of them taken for the answer, the true answer would stay behind on a connection that goes back to its
+    pool, and be the next caller's.
+    """
+
+    def begin(self) -> None:
+        super().begin()
+        while 100 < self.status < 200:
+            if self.status == 101:  # Switching Protocols
+                raise http.client.UnknownProtocol("what follows a 101")
+            self.headers = None  # type: ignore[assignment]  # what a response has before it has begun
+            super().begin()
+
+
 class _Cancellable:
     """Mixed into urllib3's connections: tells the current call which socket carries it.
 
@@ -119,6 +137,7 @@ class _Cancellable:
     response still reads a close-delimited body from it, that same object is how to end it.
     """
 
+    response_class: Any = _FinalResponse
     sock: socket.socket | None
     call: Call | None = None
 
@@ -338,18 +357,22 @@ class StreamResponse(requests.Response):
     """Monotonic time of the last bytes from upstream."""
     is_partial = False
     """Whether those bytes ended within a line."""
+    read_until = math.inf
+    """Monotonic time after which nothing more is read, whatever still comes."""
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
         """Yield blocks of whole lines, each ended by LF; the unfinished last line at the end.
 
         Raises:
             EventTooLong: a line is longer than ``line_limit`` bytes.
-            urllib3.exceptions.HTTPError, OSError: the connection broke.
+            urllib3.exceptions.HTTPError, OSError: the connection broke; TimeoutError past ``read_until``.
         """
         lines = LineBuffer(self.line_limit)
         read1, now = self.raw.read1, time.monotonic
         while data := read1(_READ_SIZE, decode_content=True):
             self.last_read_at = now()
+            if self.last_read_at > self.read_until:
+                raise TimeoutError
             block = lines.feed(data)
             self.is_partial = lines.is_partial
             if block:

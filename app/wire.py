@@ -112,9 +112,15 @@ def _spell(value: Any) -> orjson.Fragment:
 def _write(value: Any) -> bytes:
     """Write what orjson refuses: each container by hand, each leaf in the form that can hold it."""
     if isinstance(value, dict):
-        return b"{%b}" % b",".join(json.dumps(k).encode() + b":" + _write(v) for k, v in value.items())
+        return b"{%b}" % b",".join(_write_key(k) + b":" + _write(v) for k, v in value.items())
     if isinstance(value, (list, tuple)):
         return b"[%b]" % b",".join(map(_write, value))
     if isinstance(value, str):
         return json.dumps(value).encode()
     return orjson.dumps(value, _spell, _OPTIONS)
+
+
+def _write_key(key: Any) -> bytes:
+    if not isinstance(key, str):
+        raise TypeError(f"a key that is {type(key).__name__} is not JSON")
+    return json.dumps(key).encode()

@@ -14,6 +14,9 @@ from .store import Store
 
 __all__ = ["RecordTable"]
 
+_LARGEST = 1e300
+"""A number beyond it is no figure, and may be infinite or not fit a database's."""
+
 
 class RecordTable:
     """Records, each once: the record id is the key, and one that is there already is left alone."""
@@ -53,18 +56,33 @@ class RecordTable:
 def _row(record: Record) -> dict[str, Any]:
     usage = record.usage or {}
     autotune = record.pipeline.get("autotune") or {}
-    facts = {column.name: getattr(record, column.name) for column in records.c if hasattr(record, column.name)}
+    facts = {column.name: _kept(getattr(record, column.name)) for column in records.c if hasattr(record, column.name)}
     return facts | {
         "prompt_tokens": _whole(usage.get("prompt_tokens")),
         "completion_tokens": _whole(usage.get("completion_tokens")),
         "total_tokens": _whole(usage.get("total_tokens")),
         "cost": _number(usage.get("cost")),
-        "context": autotune.get("detected_context"),
+        "context": _kept(autotune.get("detected_context")),
     }
 
 
+def _kept(value: Any) -> Any:
+    """Give a fact as both databases take it: what clients and upstreams send may hold what neither does."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    if isinstance(value, dict):
+        return {_kept(str(key)): _kept(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_kept(item) for item in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value if abs(value) < _LARGEST else None
+    return value
+
+
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < _LARGEST else None
 
 
 def _whole(value: Any) -> int | None:

@@ -211,7 +211,8 @@ class Bystander:
     def check(self, since: float) -> None:
         """Wait for a word after the moment *since*, and look whether any was lost up to now."""
         wait_until(lambda: self._failure or self._heard_at > since, 5, "a word for the bystander")
-        assert self._failure is None
+        if self._failure is not None:
+            raise AssertionError("the bystander's stream broke") from self._failure
         numbers = self._words.split()
         assert [str(number) for number in range(len(numbers))] == numbers
 
@@ -225,7 +226,7 @@ class Bystander:
         try:
             while not self._is_leaving:
                 data = self._stream.next_data()
-                assert data is not None
+                assert data not in (None, "[DONE]"), "the stream ended"
                 self._words += json.loads(data)["choices"][0]["delta"].get("content", "")
                 self._heard_at = time.monotonic()
         except Exception as exc:

@@ -41,7 +41,7 @@ TOOL: dict[str, Any] = {
 
 @dataclass
 class Report:
-    """An answer as the client's user sees it; `aborted_at` is the moment before leaving, in `time.monotonic()`.
+    """An answer as the client's user sees it; `left_at` is the moment when an abort was done, in `time.monotonic()`.
 
     `text` is what came in pieces, `whole` what the client itself put together at the end, if it does.
     `classes` of an `error` are its class and those above it.
@@ -56,7 +56,7 @@ class Report:
     usage: dict[str, Any] | None = None
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
-    aborted_at: float | None = None
+    left_at: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     def add(self, text: str | None) -> None:
@@ -71,8 +71,8 @@ class Report:
         return self.chunks >= ABORT_AFTER
 
     def leave(self) -> None:
-        """Note that the client leaves now."""
-        self.aborted_at = time.monotonic()
+        """Note that the client has left."""
+        self.left_at = time.monotonic()
 
 
 def assemble(calls: list[dict[str, Any]], fragment: Any) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,27 +43,24 @@ def play(base_url: str, scenario: str, prompt: str, report: Report, *, protocol:
             if scenario == "blocking":
                 read_completion(json.load(run.stdout), report)
             else:
-                read_body(run.stdout, partial(stop, run, report), scenario, report)
+                read_body(run.stdout, partial(run.send_signal, signal.SIGINT), scenario, report)
             run.wait()
+            if scenario == "abort":
+                report.leave()
             complaints.seek(0)
             report.extra["stderr"] = complaints.read()
         report.extra |= {"exit_code": run.returncode, "head": head.read_text().splitlines()}
 
 
-def stop(run: subprocess.Popen[bytes], report: Report) -> None:
-    """Press Ctrl-C."""
-    report.leave()
-    run.send_signal(signal.SIGINT)
-
-
-def read_body(output: IO[bytes], leave: Any, scenario: str, report: Report) -> None:
+def read_body(output: IO[bytes], leave: Callable[[], None], scenario: str, report: Report) -> None:
     """Read an event stream, or the JSON of an error."""
-    lines = []
+    lines, is_staying = [], scenario != "abort"
     for line in output:
         lines.append(line)
         if line.startswith(b"data: {"):
             read_data(json.loads(line[6:]), report)
-        if scenario == "abort" and report.is_enough and report.aborted_at is None:
+        if report.is_enough and not is_staying:
+            is_staying = True  # what the pipe still holds is read
             leave()
     if lines and lines[0].startswith(b"{"):
         read_error(json.loads(b"".join(lines))["error"], report)

@@ -37,8 +37,8 @@ def read_stream(stream: Any, scenario: str, report: Report) -> None:
         total = chunk if total is None else total + chunk
         report.add(chunk.content)
         if scenario == "abort" and report.is_enough:
-            report.leave()
             stream.close()
+            report.leave()
             return
     if total is not None:
         report.whole = str(total.content)

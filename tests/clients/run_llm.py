@@ -46,6 +46,8 @@ def ask(arguments: list[str], env: dict[str, str], scenario: str, report: Report
     ):
         read_output(run, report, aborts=scenario == "abort")
         status = run.wait()
+        if scenario == "abort":
+            report.leave()
         complaints.seek(0)
         complaint = complaints.read().decode()
     report.extra |= {"exit_code": status, "stderr": complaint}
@@ -61,8 +63,8 @@ def read_output(run: subprocess.Popen[bytes], report: Report, *, aborts: bool) -
     decoder = codecs.getincrementaldecoder("utf-8")()
     while piece := os.read(run.stdout.fileno(), 65536):
         report.add(decoder.decode(piece))
-        if aborts and report.aborted_at is None and len(report.text.split()) >= ABORT_AFTER:
-            report.leave()
+        if aborts and len(report.text.split()) >= ABORT_AFTER:
+            aborts = False
             run.send_signal(signal.SIGINT)
 
 

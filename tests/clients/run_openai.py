@@ -53,8 +53,9 @@ def read_stream(stream: Any, scenario: str, report: Report) -> None:
                     assemble(report.tool_calls, fragment)
                 report.finish_reason = choice.finish_reason or report.finish_reason
             if scenario == "abort" and report.is_enough:
-                report.leave()
                 break
+    if scenario == "abort":
+        report.leave()
 
 
 def read_completion(completion: Any, report: Report) -> None:
@@ -78,9 +79,11 @@ def play_helper(base_url: str, scenario: str, prompt: str, report: Report) -> No
                 if event.type == "content.delta":
                     report.add(event.delta)
                 if scenario == "abort" and report.is_enough:
-                    report.leave()
-                    return
-            read_completion(stream.get_final_completion(), report)
+                    break
+            else:
+                read_completion(stream.get_final_completion(), report)
+        if scenario == "abort":
+            report.leave()
     except openai.OpenAIError as exc:
         report.error = failure(exc)
 

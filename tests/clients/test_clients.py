@@ -237,7 +237,7 @@ def test_upstream_is_closed_when_the_client_leaves(trial: Trial, bystander: Byst
     (exchange,) = trial.exchanges(client, "abort")
     assert exchange.closed.wait(5)
     assert exchange.closed_at is not None
-    assert exchange.closed_at - report["aborted_at"] < 1
+    assert exchange.closed_at - report["left_at"] < 1
     bystander.check(since=exchange.closed_at)
 
 
@@ -271,4 +271,4 @@ def test_the_gateway_has_nothing_to_complain_of(gateways: dict[str, GunicornGate
     bystander.check(since=time.monotonic())
 
     for gateway in gateways.values():
-        assert "Traceback" not in gateway.log()
+        assert "" == gateway.log().partition("Traceback")[2]

@@ -20,7 +20,7 @@ export class Report {
   usage = null;
   tool_calls = [];
   error = null;
-  aborted_at = null;
+  left_at = null;
   extra = {};
 
   add(text) {
@@ -34,9 +34,9 @@ export class Report {
     return this.chunks >= ABORT_AFTER;
   }
 
-  // The clock is the one of Python's time.monotonic().
+  // The client has left. The clock is the one of Python's time.monotonic().
   leave() {
-    this.aborted_at = Number(process.hrtime.bigint()) / 1e9;
+    this.left_at = Number(process.hrtime.bigint()) / 1e9;
   }
 }
 

@@ -40,11 +40,9 @@ async function play(provider, baseURL, scenario, prompt, report) {
   });
   for await (const part of result.fullStream) {
     readPart(part, report);
-    if (scenario === "abort" && report.isEnough && report.aborted_at === null) {
-      report.leave();
-      leaving.abort();
-    }
+    if (scenario === "abort" && report.isEnough) leaving.abort();
   }
+  if (scenario === "abort") report.leave();
 }
 
 function readPart(part, report) {

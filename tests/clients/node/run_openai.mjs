@@ -52,11 +52,9 @@ async function readStream(stream, scenario, report) {
       for (const fragment of choice.delta.tool_calls ?? []) assemble(report.tool_calls, fragment);
       report.finish_reason = choice.finish_reason ?? report.finish_reason;
     }
-    if (scenario === "abort" && report.isEnough) {
-      report.leave();
-      break;
-    }
+    if (scenario === "abort" && report.isEnough) break;
   }
+  if (scenario === "abort") report.leave();
 }
 
 // Whatever comes twice is there twice.
@@ -86,10 +84,7 @@ async function playHelper(baseURL, scenario, prompt, report) {
   const stream = client(baseURL).chat.completions.stream(options(scenario, prompt));
   stream.on("content", (delta) => {
     report.add(delta);
-    if (scenario === "abort" && report.isEnough && report.aborted_at === null) {
-      report.leave();
-      stream.abort();
-    }
+    if (scenario === "abort" && report.isEnough) stream.abort();
   });
   stream.on("chunk", (chunk) => {
     for (const choice of chunk.choices) report.reasoning += choice.delta.reasoning ?? "";
@@ -100,6 +95,7 @@ async function playHelper(baseURL, scenario, prompt, report) {
     if (!(error instanceof OpenAIError)) throw error;
     report.error = failure(error);
   }
+  if (scenario === "abort") report.leave();
 }
 
 const args = process.argv.slice(2);
