@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types check clean
+.PHONY: run test lint types check budgets fit clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m app serve
@@ -19,6 +19,14 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check: lint types test
+
+budgets: $(VENV)/.dev
+	$(BIN)/python benchmarks/budgets.py
+
+# Fits AutoTune's model anew from the labelled messages; the result is the same to the byte.
+fit: $(VENV)/.dev
+	$(BIN)/pip install --quiet -r requirements-fit.txt
+	$(BIN)/python scripts/fit_context.py
 
 $(VENV)/.venv:
 	$(PYTHON) -m venv $(VENV)

@@ -59,14 +59,20 @@ _BUYERS = SUBJECTS - {"he", "she"} | {"you"}
 _AFTER_EVENT = (
     SUBJECTS
     | DETERMINERS
-    | frozenset("you it this these those there any no one all some someone anyone something nothing either both".split())
+    | frozenset(
+        "you it this these those there any no one all some someone anyone something nothing either both".split()
+    )
 )
 _BEFORE_ADJECTIVE = DETERMINERS | POINTERS - {"you", "it"} | frozenset("each every any no some all of".split())
 _NO_OBJECT = PREPOSITIONS | LINKS | FINITE
 _BE = frozenset({"is", "are", "was", "were", "be", "been", "being", "am"})
 _COMMENCERS = frozenset("to not please and or i we you they it he she now then that which who let's".split()) | MODALS
-_COMMENCED = PREPOSITIONS | DETERMINERS | frozenset(
-    "when after before once this that these immediately now today tomorrow and or work training operations".split()
+_COMMENCED = (
+    PREPOSITIONS
+    | DETERMINERS
+    | frozenset(
+        "when after before once this that these immediately now today tomorrow and or work training operations".split()
+    )
 )
 
 

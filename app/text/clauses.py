@@ -156,7 +156,7 @@ def _carries(view: Window, low: str, trail: str, end: int, *, is_loose: bool) ->
 def _trail(text: str, index: int, end: int) -> str:
     """Give the punctuation that ends what is no plain word."""
     start = end
-    while start > index and text[start - 1] in ".,;:!?…)]*\"”’":
+    while start > index and text[start - 1] in '.,;:!?…)]*"”’':
         start -= 1
     return text[start:end] if "—" not in text[index:end] else ";"
 

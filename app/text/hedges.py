@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .clauses import ASIDE, Frame, begins_clause, is_verb_in_s
+from .clauses import Frame, begins_clause, is_verb_in_s
 from .english import ADVERBS, BREAKING, DETERMINERS, FINITE, HOSTS, LINKS, NEGATIONS, POINTERS, SUBJECTS, folded
 from .phrases import Joints, prefix_patterns, prefix_regex
 from .place import Place, Start
@@ -53,7 +53,9 @@ _BEFORE_ASIDE = frozenset(
     "that which who because and but or if when since while as than though although where whether not only also".split()
 )
 _NOT_AFTER_ASIDE = frozenset({"therefore", "so", "but", "yet", "and"})
-_SIMPLE_SUBJECT = DETERMINERS | SUBJECTS | POINTERS | frozenset({"each", "every", "some", "most", "many", "all", "both"})
+_SIMPLE_SUBJECT = (
+    DETERMINERS | SUBJECTS | POINTERS | frozenset({"each", "every", "some", "most", "many", "all", "both"})
+)
 _AFTER_BARE_OPENER = r"(?<=[Bb][Uu][Tt] .)|(?<=[Ss][Oo] .)"
 
 
@@ -239,7 +241,7 @@ def _adverb_end(view: Window, at: int) -> int | None:
 
 def _closes(text: str, end: int) -> bool:
     """Tell whether a word, or what may stand for one, ends at *end*."""
-    return end > 0 and (text[end - 1].isalnum() or text[end - 1] in ")]*`\"”»")
+    return end > 0 and (text[end - 1].isalnum() or text[end - 1] in ')]*`"”»')
 
 
 def _may_meet(place: Place, words: tuple[str, ...], following: str) -> bool:
@@ -247,7 +249,13 @@ def _may_meet(place: Place, words: tuple[str, ...], following: str) -> bool:
     if following in _NOT_AFTER_ASIDE:
         return False
     previous = words[-1] if words else ""
-    if following in FINITE or following in LINKS or previous in HOSTS or previous in FINITE or previous in _BEFORE_ASIDE:
+    if (
+        following in FINITE
+        or following in LINKS
+        or previous in HOSTS
+        or previous in FINITE
+        or previous in _BEFORE_ASIDE
+    ):
         return True
     if not is_verb_in_s(following) and not (following.endswith("ed") and len(following) > 4):
         return False

@@ -1,4 +1,4 @@
-"""Sets of phrases as patterns that also find a phrase cut off by the end of the text, and where two parts would join."""
+"""Sets of phrases as patterns that also find a phrase cut off by the text's end, and where two parts would join."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ OPENERS = (
 
 _OPENER = re.compile(rf"(?:^|(?<=[^\w'’-]))(?:{'|'.join(OPENERS)})\Z", re.IGNORECASE)
 _BARE_OPENER = re.compile(r"(?:^|(?<=[^\w'’-]))(?:but|so)\Z", re.IGNORECASE)
-_ABBREVIATED = re.compile(r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|mrs?|ms|dr|prof|approx|fig|eg|ie|resp|incl)\.\Z", re.IGNORECASE)
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|mrs?|ms|dr|prof|approx|fig|eg|ie|resp|incl)\.\Z", re.IGNORECASE
+)
 _WORDS = re.compile(r"(?:^|(?<=[\s(*]))(?:[^\W\d_][\w'’-]* ){0,3}[^\W\d_][\w'’-]*\Z")
 
 

@@ -18,7 +18,7 @@ SPECIAL = (
     r"|\\(?=[(\[b]|\Z)|\$(?=[^\s\d]|\Z)"
     rf"|'(?<![^\s(\[{{—–-]')(?={_LETTER}|\Z)"
 )
-"""Pattern of what ends a stretch of prose: a line end, or a protected place: its opening or, if it is short, all of it."""
+"""Pattern of what ends a stretch of prose: a line end or a protected place, its opening or, if short, all of it."""
 
 _RUN_LIMIT = 32
 """Back-ticks or tildes counted; a longer run protects the rest of its line."""
@@ -36,11 +36,13 @@ _FENCE = re.compile(r"`{3,}|~{3,}")
 _MARKER = re.compile(r"(?:[-*+•]|\d{1,9}[.)])(?=[ \t]|\Z)|\d{1,9}\Z")
 _CHECKBOX = re.compile(r"\[[ xX]\] |\[(?:[ xX](?:\]?\Z)|\Z)")
 _TAG = re.compile(r"<(?:[A-Za-z/!]|\Z)")
-_MATH = re.compile(r"\\(?:[(\[]|begin(?:\{[^}\s]{0,32}\}|(?=[^{]))|(?:b(?:e(?:g(?:i(?:n(?:\{[^}\s]{0,32})?)?)?)?)?)?\Z)")
+_MATH = re.compile(
+    r"\\(?:[(\[]|begin(?:\{[^}\s]{0,32}\}|(?=[^{]))|(?:b(?:e(?:g(?:i(?:n(?:\{[^}\s]{0,32})?)?)?)?)?)?\Z)"
+)
 _LAST_WORD = re.compile(r"([^\W\d_]+(?:['’][^\W\d_]+)?)[ \t]*\r?\Z")
 _PLAIN_LINES = re.compile(r"(?:[^`~\n]*+\n)*+")
 _MATES = {"“": "”", "«": "»", "‘": "’", "'": "'", '"': '"', "$": "$"}
-_SPANS = {mate: re.compile(rf"\n|{re.escape(mate)}") for mate in "”»\"$"}
+_SPANS = {mate: re.compile(rf"\n|{re.escape(mate)}") for mate in '”»"$'}
 _SPANS |= {mate: re.compile(rf"\n|{mate}(?!{_LETTER})") for mate in "’'"}
 
 
@@ -91,7 +93,7 @@ class Prose:
         return at
 
     def open(self, text: str, at: int, is_final: bool) -> int:
-        """Enter what begins at *at*, where ``SPECIAL`` was found; give the index behind its opening, or -1 for more text."""
+        """Enter what begins at *at*, where ``SPECIAL`` was found; give the index behind its opening, -1 for more text."""
         sign = text[at]
         if sign == "\n":
             return self._end_line(text, at)
@@ -317,7 +319,7 @@ class Prose:
         found = match.group()
         if found in ("\\(", "\\["):
             return self._open_block("\\)" if found == "\\(" else "\\]", match.end())
-        if found.endswith("}") or found == "\\begin" and match.end() < len(text):
+        if found.endswith("}") or (found == "\\begin" and match.end() < len(text)):
             return self._open_block("\\end" + found[len("\\begin") :], match.end())
         return at + 1 if is_final else _MORE
 

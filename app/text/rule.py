@@ -50,8 +50,15 @@ class Rule(Protocol):
         firsts: characters that stand at the places that it has a view of.
     """
 
-    triggers: tuple[Trigger, ...]
-    firsts: frozenset[str]
+    @property
+    def triggers(self) -> tuple[Trigger, ...]:
+        """See the class."""
+        ...
+
+    @property
+    def firsts(self) -> frozenset[str]:
+        """See the class."""
+        ...
 
     def decide(self, place: Place, view: Window) -> Edit | None:
         """Give the change to make at *place*, or None; ``view.reach`` tells what the refusal looked at.

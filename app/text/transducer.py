@@ -298,9 +298,7 @@ class Transducer:
 
     def _place(self) -> Place:
         prose = self._prose
-        return Place(
-            self._buffer, self._at, prose.line, prose.head, head_starts=prose.head_starts, opened=self._opened
-        )
+        return Place(self._buffer, self._at, prose.line, prose.head, head_starts=prose.head_starts, opened=self._opened)
 
     def _judge(self, rule: Rule, place: Place, view: Window) -> Edit | None:
         """Ask *rule*; leave alone what its refusal looked at."""

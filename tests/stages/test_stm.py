@@ -105,8 +105,32 @@ def assert_all_modes_agree(pieces: list[str]) -> None:
 @given(data=st.data())
 def test_live_equals_whole_for_any_text_and_any_cut(data: st.DataObject) -> None:
     """Whatever the text and its pieces."""
-    words = ["I think ", "perhaps ", "maybe ", "it is ", "Sure, ", "we can ", "\n", "```", "`", '"', "- ", ". ", "! ",
-             "However, ", "utilize ", "In my opinion, ", "not ", "[", "{", "$", "https://x.y/z ", "é", "I ", "the plan is good"]  # fmt: skip
+    words = [
+        "I think ",
+        "perhaps ",
+        "maybe ",
+        "it is ",
+        "Sure, ",
+        "we can ",
+        "\n",
+        "```",
+        "`",
+        '"',
+        "- ",
+        ". ",
+        "! ",
+        "However, ",
+        "utilize ",
+        "In my opinion, ",
+        "not ",
+        "[",
+        "{",
+        "$",
+        "https://x.y/z ",
+        "é",
+        "I ",
+        "the plan is good",
+    ]
     pieces = data.draw(st.lists(st.one_of(st.sampled_from(words), st.text(min_size=1, max_size=12)), max_size=25))
     text = "".join(pieces)
     places = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=12)) | {0, len(text)})
@@ -287,7 +311,8 @@ def test_other_fields_overtake_held_text(stm: Served, upstream: DemoUpstream) ->
     with stm.ask(stm_mode="live") as stream:
         data = stream.data()
 
-    kinds = [next(iter(k for k in c["choices"][0]["delta"] if k in ("content", "reasoning", "tool_calls") and c["choices"][0]["delta"][k]), "") for c in data[:-2]]  # fmt: skip
+    deltas = [chunk["choices"][0]["delta"] for chunk in data[:-2]]
+    kinds = [next((k for k in ("content", "reasoning", "tool_calls") if delta.get(k)), "") for delta in deltas]
     assert "We can go." == texts(data)
     assert kinds.index("reasoning") < kinds.index("tool_calls") < kinds.index("content")
 
@@ -304,7 +329,8 @@ def test_citations_move_with_the_text(stm: Served, upstream: DemoUpstream) -> No
     for mode in ("live", "correct"):
         with stm.ask(stm_mode=mode) as stream:
             data = stream.data()
-        moved = next(c["choices"][0]["delta"]["annotations"][0] for c in data if c != "[DONE]" and c["choices"] and "annotations" in c["choices"][0]["delta"])  # fmt: skip
+        deltas = [choice["delta"] for chunk in data[:-1] for choice in chunk["choices"]]
+        moved = next(delta["annotations"][0] for delta in deltas if "annotations" in delta)
         places.append((moved["url_citation"]["start_index"], moved["url_citation"]["end_index"]))
 
     assert [(0, 6), (8, 14)] == places
@@ -329,7 +355,7 @@ def test_a_cut_stream_gives_what_was_held(stm: Served, upstream: DemoUpstream) -
         ("stm_modules", [1]),
         ("stm_mode", "slow"),
         ("stm_mode", 1),
-    ],  # fmt: skip
+    ],
 )
 def test_wrong_values_are_a_400(stm: Served, upstream: DemoUpstream, field: str, value: Any) -> None:
     """The error names the field and what is allowed; nothing goes upstream."""
@@ -364,7 +390,7 @@ def test_transform_gives_the_same_as_a_stream(stm: Served) -> None:
         ({"text": "x" * 50_001}, "text"),
         ({"text": 5}, "text"),
         ({"text": "x", "modules": ["y"]}, "modules"),
-    ],  # fmt: skip
+    ],
 )
 def test_transform_refuses_what_it_cannot_take(stm: Served, body: dict[str, Any], param: str) -> None:
     """Text of 1 to 50,000 characters and known modules."""

@@ -1,0 +1,42 @@
+"""How a message is cut into words, and what is written without spaces into runs of characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["grams", "words"]
+
+_ASCII = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalnum()})
+_WORD = re.compile(r"[\w\u0900-\u0dff]+")
+"""Python's word characters lack the vowel signs of Indic scripts."""
+_RUN = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_LOANWORD = re.compile(r"[\u30a1-\u30ff]{2,}")
+_MAX_RUN = 600
+"""Characters without spaces that are looked at: they say about three times as much as others."""
+
+
+def words(text: str) -> list[str]:
+    """Cut case-folded *text* into its words, in order; apostrophes and underscores part them too."""
+    if text.isascii():
+        return text.translate(_ASCII).split()
+    return _WORD.findall(text.replace("_", " "))
+
+
+def grams(text: str) -> set[str]:
+    """Give the runs of one to three characters in scripts without spaces, and whole katakana words."""
+    if text.isascii():
+        return set()
+    runs = _RUN.findall(text)
+    if not runs:
+        return set()
+    joined = " ".join(runs)[:_MAX_RUN]
+    found = set(joined)
+    found.update(_joined(zip(joined, joined[1:], strict=False)))
+    found.update(_joined(zip(joined, joined[1:], joined[2:], strict=False)))
+    found.update(_LOANWORD.findall(joined))
+    return found
+
+
+def _joined(parts: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    return map("".join, parts)
