@@ -229,3 +229,20 @@ def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
     for index in normalizer.unfinished():
         whole.add(normalizer.finish_chunk(index))
     return whole.completion(normalizer.usage)
+
+
+def test_a_function_call_of_the_old_form_is_joined() -> None:
+    """Its name comes once and its arguments in pieces, as those of a tool call."""
+    found = message({"function_call": {"name": "f", "arguments": '{"a"'}}, {"function_call": {"arguments": ":1}"}})
+
+    assert {"name": "f", "arguments": '{"a":1}'} == found["function_call"]
+    assert found["content"] is None
+
+
+def test_a_custom_tool_call_is_joined() -> None:
+    """Its input is text that comes in pieces, and it has no function."""
+    call = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "f", "input": "ab"}}
+    found = message({"tool_calls": [call]}, {"tool_calls": [{"index": 0, "custom": {"input": "cd"}}]})
+
+    assert [{"id": "c", "type": "custom", "custom": {"name": "f", "input": "abcd"}}] == found["tool_calls"]
+    assert {"name": "f", "input": "ab"} == call["custom"]

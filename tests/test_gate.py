@@ -187,3 +187,12 @@ def test_open_mode_can_do_without_clients_keys() -> None:
     """Switched off, a key in the body is refused."""
     with pytest.raises(RequestError, match="SLUICE_CLIENT_KEYS is off"):
         gate(open=True, client_keys=False).upstream_key(request(), CLIENTS)
+
+
+def test_a_key_beyond_ascii_is_known_by_its_bytes() -> None:
+    """Clients send UTF-8, WSGI shows it as Latin-1."""
+    keyed = gate(api_keys=("one:schlüssel",))
+
+    assert "one" == keyed.admit(request("Bearer " + "schlüssel".encode().decode("latin-1")))
+    with pytest.raises(AuthenticationError):
+        keyed.admit(request("Bearer schlüssel"))

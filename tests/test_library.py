@@ -154,3 +154,19 @@ def test_a_forked_child_has_connections_of_its_own(settings: Settings, upstream:
     child.join()
     assert "Hello" == "".join(stream_message(HELLO, "demo/echo", settings=settings))
     assert 2 == upstream.connects
+
+
+def test_two_threads_cannot_wait_for_the_same_stream(settings: Settings, upstream: DemoUpstream) -> None:
+    """The second is told at once, as with any generator, and the first goes on."""
+    upstream.play([{"silence": True}])
+    stream = stream_chunks(HELLO, settings=settings)
+    reader = threading.Thread(target=lambda: list(stream))
+    reader.start()
+    upstream.wait_for_request()
+
+    with pytest.raises(ValueError, match="already executing"):
+        next(stream)
+
+    stream.close()
+    reader.join(5)
+    assert not reader.is_alive()

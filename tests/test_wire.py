@@ -185,3 +185,10 @@ def test_subclasses_are_written_as_what_they_are() -> None:
 
     assert wire.dumps([Text("a"), Number(5), Real(1.5)]) == b'["a",5,1.5]'
     assert math.isclose(1.5, wire.loads(b"1.5"))
+
+
+@pytest.mark.parametrize("key", [1, None, 1.5, ("a",)])
+def test_a_key_that_is_no_text_is_refused(key: object) -> None:
+    """Rather than written as what no reader takes."""
+    with pytest.raises(TypeError):
+        wire.dumps({"a": {key: 1}})

@@ -102,7 +102,8 @@ NOUNS_IN_S = _set(
 
 LOWER_NAMES = _set(
     "npm npx pip git curl sudo bash grep sed awk vim nano ssh scp ls cd kubectl docker cargo rustc gcc clang cmake "
-    "make node deno bun yarn pnpm python ruby perl java javac psql mysql sqlite redis nginx systemctl apt brew tmux zsh "
+    "make node deno bun yarn pnpm python ruby perl java javac psql mysql sqlite redis nginx systemctl apt brew tmux "
+    "zsh "
     "pytest ruff mypy numpy pandas tar zip rsync wget telnet ping chmod chown cron jq ffmpeg"
 )
 """Names that are written in lower case at the start of a sentence, too."""

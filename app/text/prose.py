@@ -93,7 +93,7 @@ class Prose:
         return at
 
     def open(self, text: str, at: int, is_final: bool) -> int:
-        """Enter what begins at *at*, where ``SPECIAL`` was found; give the index behind its opening, -1 for more text."""
+        """Enter what begins at *at*, where ``SPECIAL`` matched; give the index behind its opening, -1 for more text."""
         sign = text[at]
         if sign == "\n":
             return self._end_line(text, at)

@@ -140,7 +140,7 @@ class Run:
 
 
 class Trial:
-    """All runs against one gateway, each begun once, some at a time.
+    """All runs, in the background and one after the other.
 
     Args:
         upstream: what the gateways have behind them.
@@ -153,11 +153,11 @@ class Trial:
     ) -> None:
         self.upstream = upstream
         self._addresses, self._scripts = addresses, scripts
-        self._pool = ThreadPoolExecutor(2)
+        self._pool = ThreadPoolExecutor(1)  # one run at a time, or the starts of others would delay an abort
         self._runs: dict[str, Future[Run]] = {}
 
     def begin(self, clients: Iterable[Client]) -> None:
-        """Let these clients play, in this order."""
+        """Let these clients play, in this order and behind those begun before."""
         for client in clients:
             self._runs[client.name] = self._pool.submit(self._run, client)
 

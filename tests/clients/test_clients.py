@@ -17,6 +17,7 @@ from tests.clients.environments import prepare
 from tests.servers import GunicornGateway, open_stream
 
 TEXT = 'Zürich — “façade”,\t\\back\\ "quoted" 日本語 👩‍👩‍👧 at\u2028last.\n\n  I think it is perhaps enough.\nEnd'
+CORRECTED = TEXT.replace("I think it is perhaps enough", "It is enough")
 THOUGHT = "Let me see."
 CALLS = [
     {"id": "call_a", "name": "get_weather", "arguments": {"city": 'Zürich "HB"', "days": 3}},
@@ -264,6 +265,12 @@ def test_curl_sees_a_proper_end(trial: Trial, client: Client, scenario: str) -> 
     assert "content-type: text/event-stream; charset=utf-8" in head
     assert ("1.1" in client.name) == ("transfer-encoding: chunked" in head)
     assert ("1.0" in client.name) == ("connection: close" in head)
+
+
+@pytest.mark.parametrize("client", CLIENTS[-2:], ids=["1.1", "1.0"])
+def test_curl_sees_the_correction(trial: Trial, client: Client) -> None:
+    """The stream that all clients read whole has a chunk of the gateway's own in it, with the corrected text."""
+    assert CORRECTED == trial.report(client, "stream")["extra"]["final_content"]
 
 
 def test_the_gateway_has_nothing_to_complain_of(gateways: dict[str, GunicornGateway], bystander: Bystander) -> None:

@@ -130,8 +130,9 @@ def test_a_second_pass_changes_nothing_over_the_corpus() -> None:
 WORDS = [
     "I think ", "I believe that ", "perhaps ", "maybe ", "probably ", "is ", "we can ", "the plan ", "not ", "Sure, ",
     "Sure! ", "However, ", "Therefore, ", "utilize ", "In my opinion, ", "from my perspective", ", ", ". ", "? ", "! ",
-    "\n", "\n\n", "- ", "> ", "    ", "```", "`", '"', "'", "(", ")", "$", "\\(", "|", "«", "»", "it seems like ", "it ",
-    "in order to ", "purchase ", "I'd be happy to help.", "—", ":", "é", "漢", "https://x.y ", "a_b ", "don't ", "\r\n",
+    "\n", "\n\n", "- ", "> ", "    ", "```", "`", '"', "'", "(", ")", "$", "\\(", "|", "«", "»", "it seems like ",
+    "it ", "in order to ", "purchase ", "I'd be happy to help.", "—", ":", "é", "漢", "https://x.y ", "a_b ", "don't ",
+    "\r\n",
 ]  # fmt: skip
 TEXTS = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=4)), max_size=30).map("".join)
 
