@@ -65,6 +65,14 @@ _AFTER_EVENT = (
 )
 _BEFORE_ADJECTIVE = DETERMINERS | POINTERS - {"you", "it"} | frozenset("each every any no some all of".split())
 _NO_OBJECT = PREPOSITIONS | LINKS | FINITE
+_WANTING = frozenset(
+    "want wants wanted need needs needed plan plans planned going like have has had try tries trying able ready decide "
+    "decides decided intend intends intended wish wishes hope hopes afford how where when what whether".split()
+)
+_BEFORE_NOUN = frozenset(
+    "add adds added subject prior up related due addition relating similar limited leading next".split()
+)
+_TERMINATORS = frozenset("nul null zero newline crlf cr lf comma semicolon".split())
 _BE = frozenset({"is", "are", "was", "were", "be", "been", "being", "am"})
 _COMMENCERS = frozenset("to not please and or i we you they it he she now then that which who let's".split()) | MODALS
 _COMMENCED = (
@@ -188,8 +196,8 @@ def _takes_get(place: Place, word: str, following: str) -> bool:
 
 
 def _takes_end(place: Place, view: Window, end: int, following: str, trail: str, word: str) -> bool:
-    """Processes end, people are not ended."""
-    if following in PEOPLE:
+    """Processes end, people are not ended, and strings that a sign ends are something else."""
+    if following in PEOPLE or place.word in _TERMINATORS:
         return False
     if following and not trail and following in _BEFORE_ADJECTIVE:
         start = end + 2 + len(following)
@@ -206,5 +214,8 @@ def _takes_buy(place: Place, word: str, following: str) -> bool:
     if word == "purchased" or place.word in _BUYERS:
         return place.word in _BUYERS
     if place.word == "to":
-        return bool(following) and following not in _NO_OBJECT
+        before = place.words[-2] if len(place.words) > 1 else ""
+        if not following:
+            return before in _WANTING
+        return following not in _NO_OBJECT and before not in _BEFORE_NOUN
     return place.word in MODALS or place.word == "please"

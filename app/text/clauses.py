@@ -23,6 +23,8 @@ __all__ = ["ASIDE", "Frame", "begins_clause", "is_verb_in_s"]
 
 ASIDE = re.compile(r", (?:i think|i believe|i would say|in my opinion|from my perspective),", re.IGNORECASE)
 _ASIDE_LENGTH = 25
+_SUBJECT_AND_WORD = re.compile(r"(?:I|[Ww]e|[Tt]hey|[Ss]?[Hh]e) [^\W\d_]+ ")
+"""The most frequent beginning of a clause; what it does not match is looked at word by word."""
 _LONERS = frozenset({"too", "all", "both", "either", "also", "alone", "mostly", "and", "or"})
 _STOPS = SUBJECTS | frozenset(
     "you it who whom whose which that when where because if since while although though as so but until unless than "
@@ -66,6 +68,8 @@ def is_verb_in_s(word: str) -> bool:
 
 def begins_clause(view: Window, index: int, frame: Frame) -> bool:
     """Tell whether a clause that can stand alone begins at *index*."""
+    if view.has(_SUBJECT_AND_WORD, index):
+        return True
     word, trail, end = view.plain(index)
     if not word or trail or view.char(end) != " ":
         return False

@@ -123,6 +123,8 @@ CLOSED_COMPOUNDS = _set(
     "order orders price prices pricing date dates history histories agreement agreements power decision decisions "
     "request requests amount amounts invoice invoices flow flows page pages button confirmation intent intention "
     "behavior behaviour behaviors funnel options option terms requisition requisitions value volume volumes frequency "
-    "process cost costs receipt receipts ledger contract contracts event token tokens experience"
+    "process cost costs receipt receipts ledger contract contracts event experience list lists data cycle journey card "
+    "program channel trends rate rates activity point points link record records detail details information number "
+    "numbers form forms department manager team type types"
 )
 """Words before which "purchase" is a noun."""

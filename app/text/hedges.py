@@ -9,7 +9,19 @@ import re
 from typing import NamedTuple
 
 from .clauses import Frame, begins_clause, is_verb_in_s
-from .english import ADVERBS, BREAKING, DETERMINERS, FINITE, HOSTS, LINKS, NEGATIONS, POINTERS, SUBJECTS, folded
+from .english import (
+    ADVERBS,
+    BREAKING,
+    DANGLING,
+    DETERMINERS,
+    FINITE,
+    HOSTS,
+    LINKS,
+    NEGATIONS,
+    POINTERS,
+    SUBJECTS,
+    folded,
+)
 from .phrases import Joints, prefix_patterns, prefix_regex
 from .place import Place, Start
 from .rule import AFTER_SENTENCE, Edit, Trigger
@@ -50,12 +62,20 @@ _EITHER = re.compile(r"[MmPp](?<!\w.)(?i:aybe|erhaps)\b")
 _CONTRAST = 80
 """Characters in which another "maybe" or "perhaps" keeps a "probably"."""
 _BEFORE_ASIDE = frozenset(
-    "that which who because and but or if when since while as than though although where whether not only also".split()
+    "which who because and but or if when since while as than though although where whether not only also".split()
 )
 _NOT_AFTER_ASIDE = frozenset({"therefore", "so", "but", "yet", "and"})
-_SIMPLE_SUBJECT = (
-    DETERMINERS | SUBJECTS | POINTERS | frozenset({"each", "every", "some", "most", "many", "all", "both"})
+_DEGREES = frozenset(
+    "quite very really pretty fairly much better best only just mostly mainly too almost always often".split()
 )
+_BEGINNERS = SUBJECTS | POINTERS | DETERMINERS
+_LISTING = frozenset({"and", "or", "nor"})
+_INTRODUCTIONS = DANGLING - _BEGINNERS | frozenset(
+    "after before during since until without yes no first second third then finally also plus still well however thus "
+    "therefore hence instead otherwise meanwhile sometimes often today yesterday tomorrow now here okay ok sure again "
+    "once please thanks".split()
+)
+_SUBJECT_WORDS = 6
 _AFTER_BARE_OPENER = r"(?<=[Bb][Uu][Tt] .)|(?<=[Ss][Oo] .)"
 
 
@@ -192,8 +212,7 @@ class Hedges:
         if view.char(end) != " ":
             return None
         words = place.words_up_to(at)
-        following = folded(view.plain(end + 1)[0])
-        if not following or not _may_meet(place, words, following) or self._joins(words, view, end + 1):
+        if not _may_meet(place, words, view, end + 1) or self._joins(words, view, end + 1):
             return None
         return Edit(at, end)
 
@@ -244,21 +263,35 @@ def _closes(text: str, end: int) -> bool:
     return end > 0 and (text[end - 1].isalnum() or text[end - 1] in ')]*`"”»')
 
 
-def _may_meet(place: Place, words: tuple[str, ...], following: str) -> bool:
-    """Tell whether an aside may go between *words* and the word *following* without running two parts together."""
-    if following in _NOT_AFTER_ASIDE:
+def _may_meet(place: Place, words: tuple[str, ...], view: Window, index: int) -> bool:
+    """Tell whether an aside may go between *words* and what stands at *index* without running two parts together."""
+    word, trail, end = view.plain(index)
+    following = folded(word)
+    if following in _NOT_AFTER_ASIDE or not view.char(index).strip():
         return False
     previous = words[-1] if words else ""
-    if (
-        following in FINITE
-        or following in LINKS
-        or previous in HOSTS
-        or previous in FINITE
-        or previous in _BEFORE_ASIDE
-    ):
+    if previous in HOSTS or previous in FINITE or previous in SUBJECTS or previous in _BEFORE_ASIDE:
+        return True
+    if following in FINITE or following in LINKS:
+        return True
+    if previous == "that" and following in _BEGINNERS:
+        return True
+    if "," in trail or not following:
+        return False
+    if following in _DEGREES:
         return True
     if not is_verb_in_s(following) and not (following.endswith("ed") and len(following) > 4):
         return False
-    sentence = folded(place.text[place.sentence : place.at])
-    subject = sentence.split()
-    return "," not in sentence and bool(subject) and subject[0] in _SIMPLE_SUBJECT and FINITE.isdisjoint(subject)
+    return (bool(trail) or folded(view.word(end + 1)) not in _LISTING) and _is_subject(place)
+
+
+def _is_subject(place: Place) -> bool:
+    """Tell whether the sentence so far is nothing but a short noun phrase."""
+    words = folded(place.text[place.sentence : place.at]).split()
+    return (
+        0 < len(words) <= _SUBJECT_WORDS
+        and not any("," in word for word in words)
+        and words[0] not in _INTRODUCTIONS
+        and not words[0].endswith("ly")
+        and FINITE.isdisjoint(words)
+    )

@@ -30,7 +30,11 @@ class Openers:
     """The rule of direct_mode."""
 
     triggers: tuple[Trigger, ...] = ()
-    firsts = frozenset("SsOoCcAaGgTtIiLl")
+    firsts: frozenset[str] = frozenset()
+
+    def may_begin(self, text: str, at: int) -> bool:
+        """Tell whether an opener, or the beginning of one that is cut off, stands at *at*."""
+        return _OPENER.match(text, at) is not None
 
     def decide(self, place: Place, view: Window) -> Edit | None:
         """Give the change to make at *place*, the start of the answer's prose, or None.
@@ -85,6 +89,11 @@ def _removal(view: Window, at: int, end: int) -> Edit | None:
             return Edit(at, line)
     elif _STRUCTURE.match(token):
         return None
-    if match and text[at].isupper() and match.group(1) not in LOWER_NAMES:
+    if match and text[at].isupper() and _takes_capital(match.group(1)):
         return Edit(at, end + 1, char.upper())
     return Edit(at, end)
+
+
+def _takes_capital(word: str) -> bool:
+    """Tell whether *word* is written with a capital at the start of a sentence; a lone letter is a variable's name."""
+    return word not in LOWER_NAMES and (len(word) > 1 or word in "ai")

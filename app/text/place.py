@@ -55,7 +55,7 @@ class Place:
 
     __slots__ = ("_floor", "_head_starts", "_known", "_opened", "at", "head", "line", "text")
 
-    def __init__(self, text: str, at: int, line: int, head: int, *, head_starts: bool, opened: int) -> None:
+    def __init__(self, text: str, at: int, line: int, head: int, head_starts: bool, opened: int) -> None:
         self.text, self.at, self.line, self.head = text, at, line, head
         self._head_starts, self._opened = head_starts, opened
         self._floor = max(line, at - LOOK_BACK, 0)
@@ -82,7 +82,8 @@ class Place:
     def sentence(self) -> int:
         """Index at which the sentence around this place begins, as far as can be seen."""
         find, floor, at = self.text.rfind, self._floor, self.at
-        return max(find(". ", floor, at) + 2, find("! ", floor, at) + 2, find("? ", floor, at) + 2, floor)
+        end = max(find(". ", floor, at), find("! ", floor, at), find("? ", floor, at))
+        return floor if end < 0 else end + 2
 
     def word_up_to(self, end: int) -> str:
         """Give the word that ends at *end*, opening punctuation before it left off."""

@@ -210,6 +210,7 @@ class Transducer:
         self._out = len(self._buffer)
         self._raw = -self._out
         self._due = -1
+        self._frozen = self._out + 1  # the seam is no place to change anything
 
     def _run(self, *, is_final: bool) -> None:
         """Go on as far as can be decided."""
@@ -272,14 +273,14 @@ class Transducer:
     def _begin(self, is_final: bool) -> bool:
         """Make the edit that any rule wants where a line's prose begins; False if they want none."""
         text, at = self._buffer, self._at
-        first = text[at : at + 1]
-        if self._openers is not None and self._prose.is_fresh and first in self._openers.firsts:
+        if self._openers is not None and self._prose.is_fresh and self._openers.may_begin(text, at):
             edit = self._judge(self._openers, self._place(), Window(text, at, is_final=is_final, over_lines=True))
             if edit is not None:
                 self._apply(edit)
                 self._prose.leave()
                 self._at = self._prose.line
                 return True
+        first = text[at : at + 1]
         return self._ask([rule for rule in self._rules if first in rule.firsts], is_final)
 
     def _ask(self, rules: Sequence[Rule], is_final: bool) -> bool:
@@ -298,7 +299,7 @@ class Transducer:
 
     def _place(self) -> Place:
         prose = self._prose
-        return Place(self._buffer, self._at, prose.line, prose.head, head_starts=prose.head_starts, opened=self._opened)
+        return Place(self._buffer, self._at, prose.line, prose.head, prose.head_starts, self._opened)
 
     def _judge(self, rule: Rule, place: Place, view: Window) -> Edit | None:
         """Ask *rule*; leave alone what its refusal looked at."""

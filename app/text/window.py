@@ -104,6 +104,14 @@ class Window:
             self.reach = stop + 1
         return match.group(1), match.group(2), stop
 
+    def has(self, pattern: re.Pattern[str], index: int) -> bool:
+        """Tell whether *pattern*, which must be sure of what it matches, matches at *index* in the text so far."""
+        match = pattern.match(self.text, index, self.end)
+        if match is None:
+            return False
+        self._reach(match.end())
+        return True
+
     def continues(self, index: int, words: str) -> bool:
         """Tell whether *words* stand at *index*, in any case, and end there."""
         there = self.text[index : min(index + len(words), self.end)].lower().replace("’", "'")

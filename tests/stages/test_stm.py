@@ -43,9 +43,11 @@ def cut(text: str, size: int) -> list[str]:
 class Run:
     """What a client receives of *pieces*, by the stage alone."""
 
-    def __init__(self, pieces: list[str], mode: str, *, stream: bool = True, modules: list[str] = ALL) -> None:
+    def __init__(
+        self, pieces: list[str], mode: str, *, stream: bool = True, modules: list[str] = ALL, messages: Any = None
+    ) -> None:
         asked = {"stm_mode": mode, "stm_modules": modules}
-        body = {"messages": [{"role": "user", "content": "x"}]}
+        body = {"messages": messages or [{"role": "user", "content": "x"}]}
         self.run = Pipeline([Stm()]).run(ChatRequest(body, asked, stream))
         self.chunks: list[Any] = []
         for number, piece in enumerate(pieces):
@@ -274,6 +276,58 @@ def test_a_prefill_has_no_start(stm: Served, upstream: DemoUpstream) -> None:
     assert ["hedge_reducer"] == data[-2]["x_g0dm0d3"]["pipeline"]["stm"]["modules_applied"]
 
 
+FENCED = "x = 1  # it is probably so\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "expected"),
+    [
+        ("```python\n", f"{FENCED}I think we can go.", f"{FENCED}We can go."),
+        ([{"type": "text", "text": "Hello. "}], "Sure. I think we can go.", "Sure. We can go."),
+        (None, "I think we can go. Perhaps it rains.", "I think we can go. It rains."),
+    ],
+)
+@pytest.mark.parametrize("mode", ["live", "correct"])
+def test_an_answer_that_goes_on_is_read_in_the_light_of_its_beginning(
+    before: Any, text: str, expected: str, mode: str
+) -> None:
+    """What the prefill opened protects the answer's text; its first characters begin no sentence."""
+    run = Run(cut(text, 3), mode, messages=[{"role": "user", "content": "x"}, {"role": "assistant", "content": before}])
+
+    assert expected == (run.text if mode == "live" else run.corrections[0])
+
+
+def test_an_answer_that_goes_on_in_json_is_left_alone() -> None:
+    """Its own first character need not show it."""
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": ' {"answer": '}]
+    run = Run(["I think we can go."], "live", messages=messages)
+
+    assert "I think we can go." == run.text
+    assert run.note is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_left"),
+    [
+        ("[", False),
+        ("[1] I think we can go.", False),
+        ("[x] I think we can go.", False),
+        ("[  {", True),
+        ('\n [\n"I think we can go."', True),
+        ("[ ]", True),
+        ("  {", True),
+        ("<a> {", False),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 99])
+def test_what_counts_as_json(text: str, is_left: bool, size: int) -> None:
+    """A brace, or a bracket before a brace, bracket or quotation mark, however it was cut."""
+    live = Run(cut(text, size), "live")
+
+    assert ("structured" if is_left else None) == live.note["skipped"]
+    assert (text if is_left else transform(text, ALL)) == live.text
+
+
 @pytest.mark.parametrize("asked", [{"logprobs": True}, {}])
 def test_live_becomes_correct_where_logprobs_name_the_tokens(
     stm: Served, upstream: DemoUpstream, asked: dict[str, Any]
@@ -410,3 +464,82 @@ def test_fields_are_checked_before_anything_runs() -> None:
 
     with pytest.raises(RequestError):
         Pipeline([Stm()]).run(request_)
+
+
+def chunk_of(*choices: dict[str, Any]) -> Any:
+    """Make a chunk of choices, each given by its index, delta and whatever else."""
+    ended = [{"finish_reason": None, **choice} for choice in choices]
+    return {"id": "c", "object": "o", "created": 1, "model": "m", "choices": ended}
+
+
+def start(mode: str) -> Any:
+    """Give the pipeline's run of one request."""
+    body = {"messages": [{"role": "user", "content": "x"}]}
+    return Pipeline([Stm()]).run(ChatRequest(body, {"stm_mode": mode, "stm_modules": ALL}, True))
+
+
+def test_chunks_left_with_nothing_are_dropped() -> None:
+    """But a role, logprobs, other choices and further fields still go out."""
+    run = start("live")
+
+    assert [chunk_of({"index": 0, "delta": {"role": "assistant", "content": ""}})] == run.feed(
+        chunk_of({"index": 0, "delta": {"role": "assistant", "content": "I "}})
+    )
+    assert [] == run.feed(chunk_of({"index": 0, "delta": {"content": "think "}}))
+    assert [chunk_of({"index": 0, "delta": {}, "logprobs": {"content": []}})] == run.feed(
+        chunk_of({"index": 0, "delta": {"content": "we "}, "logprobs": {"content": []}})
+    )
+    other = {"index": 1, "delta": {"role": "assistant", "content": "Hello"}}
+    assert [chunk_of(other)] == run.feed(chunk_of({"index": 0, "delta": {"content": "can"}}, dict(other)))
+    assert [{**chunk_of({"index": 0, "delta": {}}), "debug": {"x": 1}}] == run.feed(
+        {**chunk_of({"index": 0, "delta": {"content": " go"}}), "debug": {"x": 1}}
+    )
+
+
+def test_held_text_goes_out_right_before_its_finish_chunk() -> None:
+    """With the head of the finish chunk, each choice's before its own."""
+    run = start("live")
+    for index in (0, 1):
+        run.feed(chunk_of({"index": index, "delta": {"content": "I think we can go"}}))
+    finish = chunk_of({"index": 1, "delta": {}, "finish_reason": "stop"})
+
+    assert [chunk_of({"index": 1, "delta": {"content": "We can go"}}), finish] == run.feed(dict(finish))
+    assert ["We can go"] == [chunk["choices"][0]["delta"]["content"] for chunk in run.finish()]
+
+
+def test_a_correction_stands_right_before_its_finish_chunk() -> None:
+    """One for each choice that changed, also when a chunk ends several."""
+    run = start("correct")
+    for index, text in enumerate(["I think we can go.", "Nothing.", "Perhaps it rains."]):
+        run.feed(chunk_of({"index": index, "delta": {"content": text}}))
+    finish = chunk_of(*({"index": index, "delta": {}, "finish_reason": "stop"} for index in range(3)))
+
+    *corrections, last = run.feed(finish)
+
+    assert finish == last
+    assert [(0, "We can go."), (2, "It rains.")] == [
+        (chunk["choices"][0]["index"], chunk["x_g0dm0d3"]["final_content"]) for chunk in corrections
+    ]
+    assert ["id", "object", "created", "model", "choices", "x_g0dm0d3"] == list(corrections[0])
+
+
+def test_the_metadata_counts_over_all_choices() -> None:
+    """Lengths add up; the most held is that of any choice."""
+    run = start("live")
+    raw = ["I think we can go.", "Nothing.", "Perhaps it rains."]
+    for index, text in enumerate(raw):
+        run.feed(chunk_of({"index": index, "delta": {"content": text}}))
+        run.feed(chunk_of({"index": index, "delta": {}, "finish_reason": "stop"}))
+    note = run.notes["stm"]
+
+    assert sum(map(len, raw)) == note["original_length"]
+    assert len("We can go.Nothing.It rains.") == note["transformed_length"]
+    assert note["changed"] and len("I think we can go.") >= note["held_chars_max"] > 0
+
+
+def test_content_that_is_no_text_passes() -> None:
+    """null, and whatever else an upstream may send."""
+    run = start("live")
+    for content in (None, "", 5, [{"type": "text", "text": "I think we can go."}]):
+        chunk = chunk_of({"index": 0, "delta": {"content": content}})
+        assert [json.loads(json.dumps(chunk))] == run.feed(chunk)
