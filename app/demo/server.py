@@ -19,6 +19,8 @@ from .stream import Stream
 __all__ = ["Options", "Server"]
 
 _BACKLOG = 4096
+_CLOSING_TURNS = 8
+"""Turns of the loop in which transports that are closing get to close their sockets."""
 _REMEMBERED_KEYS = 10_000
 
 
@@ -76,7 +78,14 @@ class Server:
             self._server.close()
         tasks = [task for connection in list(self.connections) if (task := connection.abort()) is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A TLS connection is known to us only after its handshake; one that is in it, or just failed, ends here.
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
         while self.connections:
+            await asyncio.sleep(0)
+        for _ in range(_CLOSING_TURNS):
             await asyncio.sleep(0)
 
     def enqueue(self, script: Script, times: int | None, path: str | None) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import socket
 import ssl
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -308,3 +311,23 @@ def test_tls(tmp_path: Path) -> None:
             exchange = upstream.wait_for_request(4)
         assert exchange.closed.wait(5)
         upstream.wait_for_connections(0)
+
+
+def test_stopping_closes_connections_whose_handshake_failed_or_never_ended(tmp_path: Path) -> None:
+    """A server that stops right then leaves no socket open."""
+    context = make_certificate(tmp_path).server_context()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for number in range(6):
+            with (
+                DemoUpstream(ssl_context=context) as server,
+                socket.create_connection(("127.0.0.1", server.port)) as sock,
+            ):
+                if number % 2:
+                    sock.sendall(b"\x16\x03\x01")
+                else:
+                    with pytest.raises(ssl.SSLError):
+                        ssl.create_default_context().wrap_socket(sock, server_hostname="localhost")
+        gc.collect()
+
+    assert [] == [str(warning.message) for warning in seen if issubclass(warning.category, ResourceWarning)]
