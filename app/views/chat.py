@@ -1,0 +1,112 @@
+"""The chat completion: one request in, a stream or one whole answer out."""
+
+from __future__ import annotations
+
+from flask import Response, g, request
+
+from ..body import EventBody
+from ..chat import parse_request
+from ..errors import GatewayError
+from ..gate import UpstreamKey
+from ..gateway import Gateway
+from ..payload import read_body
+from ..peer import Peer
+from ..pipeline import Run
+from ..record import Record
+from ..relay import Stream
+from ..reply import error_reply, json_reply
+from ..sinks import AnswerSink, EventSink, Last
+from .route import Route
+
+__all__ = ["routes"]
+
+_STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Give the route of chat completions."""
+    return [Route("POST", "/chat/completions", _ChatCompletions(gateway))]
+
+
+class _ChatCompletions:
+    """The view over one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def __call__(self) -> Response:
+        """Relay one chat completion, streaming or whole."""
+        gateway = self._gateway
+        record = gateway.new_record()
+        record.request_id = g.sluice_request_id
+        record.key_label = gateway.gate.admit(request)
+        try:
+            run, key = self._prepare(record)
+            gateway.enter()
+        except GatewayError as error:
+            _reject(record, error)
+            raise
+        return self._relay(run, record, key)
+
+    def _prepare(self, record: Record) -> tuple[Run, UpstreamKey]:
+        gateway = self._gateway
+        asked = parse_request(read_body(gateway.settings.max_body_bytes), gateway.settings, gateway.own_fields)
+        record.stream = asked.stream
+        model = asked.body.get("model")
+        record.requested_model = model if isinstance(model, str) else None
+        key = gateway.gate.upstream_key(request, asked.options.get("openrouter_api_key"))
+        return gateway.pipeline.run(asked), key
+
+    def _relay(self, run: Run, record: Record, key: UpstreamKey) -> Response:
+        gateway = self._gateway
+        mailbox = gateway.new_mailbox()
+        stream = Stream(
+            gateway.upstream,
+            gateway.ticker,
+            gateway.settings,
+            run,
+            EventSink(mailbox) if run.request.stream else AnswerSink(mailbox),
+            record,
+            key=key.key,
+            own_key=key.own,
+            peer=Peer(request.environ),
+            on_close=gateway.leave,
+        )
+        if not run.request.stream:
+            return _whole(stream, record)
+        if gateway.settings.stream_errors == "status":
+            stream.start()
+            stream.wait_for_word(gateway.settings.commit_after)
+            if stream.error is not None and not stream.has_begun:
+                return _refuse(stream, record)
+        response = Response(EventBody(stream), mimetype="text/event-stream", direct_passthrough=True)
+        response.headers.update(_STREAM_HEADERS)
+        return response
+
+
+def _whole(stream: Stream, record: Record) -> Response:
+    """Wait for the whole answer."""
+    try:
+        stream.start()
+        while type(stream.take()[-1]) is not Last:
+            pass
+        if stream.error is not None:
+            return _refuse(stream, record)
+        assert isinstance(stream.sink, AnswerSink)
+        return json_reply(stream.sink.answer.completion(stream.chunks.usage))
+    finally:
+        stream.close()
+
+
+def _refuse(stream: Stream, record: Record) -> Response:
+    """Answer a failed stream with a status."""
+    assert stream.error is not None
+    record.status = stream.error.status
+    stream.mark_ended()
+    stream.close()
+    return error_reply(stream.error, stream.metadata())
+
+
+def _reject(record: Record, error: GatewayError) -> None:
+    record.status, record.error_code, record.error_type = error.status, error.code, error.type
+    record.close(error.end_reason)

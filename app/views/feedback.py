@@ -1,0 +1,34 @@
+"""Ratings of answers."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from ..chat import parse_object
+from ..gateway import Gateway
+from ..payload import read_body
+from ..reply import json_reply
+from .route import Route
+
+__all__ = ["routes"]
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Give the routes of feedback; none where no stage learns from it."""
+
+    def give() -> Response:
+        """Keep a rating of an answer."""
+        label = gateway.gate.admit(request)
+        assert gateway.feedback is not None
+        body = parse_object(read_body(gateway.settings.max_body_bytes))
+        return json_reply(gateway.feedback.submit(body, label, may_give_params=gateway.gate.is_open))
+
+    def stats() -> Response:
+        """Sum the ratings up."""
+        gateway.gate.admit(request)
+        assert gateway.feedback is not None
+        return json_reply(gateway.feedback.stats())
+
+    if not gateway.pipeline.stages:
+        return []
+    return [Route("POST", "/feedback", give), Route("GET", "/feedback/stats", stats)]

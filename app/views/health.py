@@ -1,0 +1,29 @@
+"""What probes ask."""
+
+from __future__ import annotations
+
+from flask import Response
+
+from ..drain import drain
+from ..gateway import Gateway
+from ..reply import json_reply
+from ..version import version
+from .route import Route
+
+__all__ = ["routes"]
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Give the routes of the probes."""
+
+    def health() -> Response:
+        """Say that the process is up."""
+        return json_reply({"status": "ok", "version": version()})
+
+    def ready() -> Response:
+        """Say whether new requests are welcome."""
+        if drain.has_begun:
+            return json_reply({"status": "draining"}, 503)
+        return json_reply({"status": "ready", "open_streams": gateway.open_streams})
+
+    return [Route("GET", "/health", health), Route("GET", "/ready", ready)]

@@ -1,0 +1,29 @@
+"""The endpoints that stages bring."""
+
+from __future__ import annotations
+
+from flask import Response, request
+
+from ..chat import parse_object
+from ..gateway import Gateway
+from ..payload import read_body
+from ..pipeline import Endpoint
+from ..reply import json_reply
+from .route import Route, View
+
+__all__ = ["routes"]
+
+
+def routes(gateway: Gateway) -> list[Route]:
+    """Give the routes of the stages' endpoints."""
+    found = [endpoint for stage in gateway.pipeline.stages for endpoint in stage.endpoints()]
+    return [Route(endpoint.method, endpoint.path, _view(gateway, endpoint)) for endpoint in found]
+
+
+def _view(gateway: Gateway, endpoint: Endpoint) -> View:
+    def view() -> Response:
+        gateway.gate.admit(request)
+        body = {} if endpoint.method == "GET" else parse_object(read_body(gateway.settings.max_body_bytes))
+        return json_reply(endpoint.handler(body))
+
+    return view
