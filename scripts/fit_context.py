@@ -1,7 +1,11 @@
 """Fit AutoTune's context model: `python scripts/fit_context.py` writes app/text/context.json, the same bytes each time.
 
-`--check` only measures, by cross-validation over families; `--heldout` measures the model as it ships on the messages
-that were set apart.
+`--check` only measures, by cross-validation over families; `--wrong` lists what that got wrong; `--heldout` measures
+the model as it ships on the messages that were set apart.
+
+The hand-written words are in scripts/lexicon: `[group]` opens a group, entries are separated by commas. An entry is a
+word, `begin*` for all words that begin so, two or three words (further ones are dropped), or up to three characters of
+a script without spaces. Words with accents count without them too.
 """
 
 from __future__ import annotations
@@ -12,10 +16,11 @@ import os
 import sys
 import unicodedata
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # sums in one order
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -23,52 +28,30 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from app.text.features import Extractor
-from app.text.lexicon import is_spaceless
+from app.text.context import CONTEXTS, EARLIER_HEAD, EARLIER_TAIL, detect, earlier_shares
+from app.text.features import ASKS, OBJECTS, Extractor
 from app.text.signs import SIGNS
-from app.text.tokens import grams, words
+from app.text.tokens import grams, is_spaceless, words
 
-CONTEXTS = ("code", "creative", "analytical", "conversational", "chaotic")
+Row = dict[str, Any]
 DATA = ROOT / "tests/data/contexts"
-GROUP_L2, WORD_L2 = 0.4, 1.6
-PRIOR = 0.35
-HISTORY = 0.25
+MODEL = ROOT / "app/text/context.json"
+GROUP_L2, WORD_L2 = 3.0, 1.6
+"""How strongly weights are drawn to where they start: groups and signs, single words."""
+PRIOR = 0.7
+"""Where a group's weight starts for the context it is named after."""
+EARLIER = (0.5, 0.25)
+"""How much earlier messages count for a short message, and for a long one."""
 FOLDS = 10
-
-
-def rows(*names):
-    found = []
-    for name in names:
-        path = DATA / name
-        if path.exists():
-            found += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return found
-
-
-def lexicon():
-    """Read the hand-written entries: {group: {pattern}}."""
-    found = defaultdict(dict)
-    for path in sorted((ROOT / "scripts/lexicon").glob("*.txt")):
-        group = None
-        for line in path.read_text(encoding="utf-8").splitlines():
-            line = line.strip()
-            if line.startswith("["):
-                group = line.strip("[]")
-            elif line and not line.startswith("#"):
-                for entry in line.split(","):
-                    for pattern in patterns_of(entry.strip()):
-                        found[group][pattern] = None
-    return deduplicated(found)
-
-
-OBJECTS = {
+UNIT = 100
+OBJECT_GROUPS = {
     "code": ("code.object", "code.language", "code.tool"),
     "creative": ("creative.form",),
     "analytical": ("analytical.report", "analytical.compare"),
     "chaotic": ("chaotic.random", "chaotic.nonsense", "chaotic.glitch"),
     "trap": ("trap.code", "trap.creative"),
 }
-ORDER = (
+PRECEDENCE = (
     "trap.code", "trap.creative", "trap.chaotic",
     "code.language", "code.tool", "code.science", "code.trouble", "code.verb", "code.data", "code.machine",
     "code.people", "code.object", "code.file",
@@ -78,276 +61,272 @@ ORDER = (
     "conversational.interjection", "conversational.everyday",
     "chaotic.nonsense", "chaotic.random", "chaotic.glitch", "chaotic.frenzy", "chaotic.silly",
 )  # fmt: skip
+"""Which of the groups of one kind has a word that stands in several."""
 
 
-def deduplicated(groups):
-    """Let a pattern count for one group of each context, and mark what can be asked for."""
-    objects = {f"object {kind}": {p: None for g in names for p in groups.get(g, ())} for kind, names in OBJECTS.items()}
-    objects["object code"] = {p: None for p in objects["object code"] if p not in groups["trap.code"]}
-    objects["object creative"] = {p: None for p in objects["object creative"] if p not in groups["trap.creative"]}
-    seen = defaultdict(set)
-    found = {}
-    for name in [*ORDER, *sorted(set(groups) - set(ORDER))]:
-        kind = name.split(".")[1] if name.startswith("trap.") else name.split(".")[0]
-        if name in ORDER:
-            found[name] = {p: None for p in groups.get(name, ()) if p not in seen[kind]}
-            seen[kind] |= set(groups.get(name, ()))
-        else:
-            found[name] = dict(groups[name])
-    return {name: patterns for name, patterns in (found | objects).items() if patterns}
+def rows(*names: str) -> list[Row]:
+    """Read labelled messages."""
+    lines = [line for name in names for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in lines if line.strip()]
 
 
-def patterns_of(entry):
-    """Give the patterns an entry stands for: words, pairs for longer phrases, also without accents."""
+def lexicon() -> dict[str, list[str]]:
+    """Read the hand-written entries by group."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for path in sorted((ROOT / "scripts/lexicon").glob("*.txt")):
+        group = ""
+        for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
+            if line.startswith("["):
+                group = line.strip("[]")
+            elif line and not line.startswith("#"):
+                for entry in line.split(","):
+                    found[group].update(dict.fromkeys(patterns_of(entry.strip())))
+    return deduplicated({group: list(patterns) for group, patterns in found.items()})
+
+
+def patterns_of(entry: str) -> Iterator[str]:
+    """Give the patterns an entry stands for."""
     entry = unicodedata.normalize("NFC", entry).casefold()
-    if not entry:
-        return
-    stem = entry.endswith("*")
-    entry = entry.rstrip("*")
-    variants = {entry: None, plain(entry): None}
-    for variant in variants:
+    star = "*" if entry.endswith("*") else ""
+    for variant in dict.fromkeys((entry.rstrip("*"), plain(entry.rstrip("*")))):
         if is_spaceless(variant):
             yield variant
-            continue
-        tokens = words(variant)
-        if not tokens:
-            continue
-        if stem:
-            if len(tokens) > 1:
-                yield " ".join(tokens[:3])
-                continue
-            yield tokens[0] + "*"
-        elif len(tokens) == 1:
-            yield tokens[0]
-        else:
-            yield " ".join(tokens[:3])
+        elif tokens := words(variant):
+            yield " ".join(tokens[:3]) + (star if len(tokens) == 1 else "")
 
 
-def plain(text):
-    """Drop accents of Latin letters."""
-    if not text or not all(ch < "\u0250" or "\u1e00" <= ch < "\u1f00" for ch in text):
+def plain(text: str) -> str:
+    """Drop the accents of Latin letters."""
+    if not all(character < "\u0250" or "\u1e00" <= character < "\u1f00" for character in text):
         return text
-    return "".join(ch for ch in unicodedata.normalize("NFD", text) if not unicodedata.combining(ch))
+    parts = unicodedata.normalize("NFD", text)
+    return "".join(part for part in parts if not unicodedata.combining(part))
 
 
-def vocabulary(data, known):
-    """Choose words, pairs and characters to learn on their own: those of several families."""
-    families = defaultdict(set)
-    firsts = defaultdict(set)
+def deduplicated(groups: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Let a pattern count for one group of each kind, and mark in groups of their own what can be asked for."""
+    traps = {*groups["trap.code"], *groups["trap.creative"]}
+    found: dict[str, list[str]] = {}
+    seen: dict[str, set[str]] = defaultdict(set)
+    for name in [*PRECEDENCE, *sorted(set(groups) - set(PRECEDENCE))]:
+        kind = name.split(".")[name.startswith("trap.")]
+        taken = seen[kind] if name in PRECEDENCE else set()
+        found[name] = [pattern for pattern in groups[name] if pattern not in taken]
+        taken.update(groups[name])
+    for kind, names in OBJECT_GROUPS.items():
+        patterns = dict.fromkeys(pattern for name in names for pattern in groups[name])
+        found[f"object {kind}"] = [pattern for pattern in patterns if kind == "trap" or pattern not in traps]
+    return {name: patterns for name, patterns in found.items() if patterns}
+
+
+def vocabulary(data: list[Row]) -> tuple[list[str], list[str]]:
+    """Choose what to learn on its own: words, phrases and characters, and beginnings, that several families have."""
+    families: dict[str, set[str]] = defaultdict(set)
+    firsts: dict[str, set[str]] = defaultdict(set)
     for row in data:
         text = unicodedata.normalize("NFC", row["text"]).casefold()
         tokens = words(text)
-        for pattern in {
-            *tokens,
-            *map(" ".join, zip(tokens, tokens[1:])),
-            *(g for g in grams(text) if len(g.strip()) > 1 and " " not in g),
-        }:
+        pairs = map(" ".join, zip(tokens, tokens[1:], strict=False))
+        runs = (gram for gram in grams(text) if len(gram) > 1 and " " not in gram)
+        for pattern in {*tokens, *pairs, *runs}:
             families[pattern].add(row["family"])
-        if tokens:
-            firsts[tokens[0]].add(row["family"])
-    chosen = [p for p, f in families.items() if len(f) >= (4 if " " in p else 3) and not p.isdigit()]
-    first = [p for p, f in firsts.items() if len(f) >= 3]
-    return sorted(chosen), sorted(first)
-
-
-def feature_names(groups, chosen, firsts):
-    kinds = tuple(OBJECTS)
-    asks = ("lead.make", "lead.ask", "lead.follow", "analytical.explain", "analytical.evaluate", "creative.make")
-    names = [
-        *groups,
-        *(f"more {g}" for g in groups),
-        *(f"early {g}" for g in groups),
-        *(f"{w} {k}" for w in ("head", "topic") for k in kinds),
-    ]
-    names += [f"ask {a}" for a in asks] + [f"{a} {k}" for a in asks for k in (*kinds, "nothing known")]
-    names += [*SIGNS]
-    strong = len(names)
-    names += [f"word {p}" for p in chosen] + [f"first {p}" for p in firsts]
-    return names, strong
+        for length in (1, 2):
+            firsts[" ".join(tokens[:length])].add(row["family"])
+    chosen = (
+        pattern
+        for pattern, names in families.items()
+        if len(names) >= 2 + (" " in pattern) and not pattern.isdigit() and "," not in pattern
+    )
+    return sorted(chosen), sorted(first for first, names in firsts.items() if len(names) > 1 and first)
 
 
 class Features:
-    def __init__(self, data):
-        self.groups = lexicon()
-        chosen, firsts = vocabulary(data, self.groups)
-        self.names, self.strong = feature_names(self.groups, chosen, firsts)
-        self.numbers = {name: n for n, name in enumerate(self.names)}
-        self.entries = {g: list(p) for g, p in self.groups.items()}
-        self.entries |= {f"word {p}": [p] for p in chosen}
+    """The features that some training messages give rise to, and the matrices of them."""
+
+    def __init__(self, data: list[Row]) -> None:
+        groups = lexicon()
+        chosen, firsts = vocabulary(data)
+        self.groups = list(groups)
+        self.entries = groups | {f"word {pattern}": [pattern] for pattern in chosen}
+        self.names = [*groups, *_placed(self.groups), *SIGNS]
+        self.shared = len(self.names)
+        self.names += [*(f"word {pattern}" for pattern in chosen), *(f"first {first}" for first in firsts)]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
         self.extractor = Extractor(self.entries, self.numbers)
 
-    def matrix(self, texts, **clip):
-        data, indices, indptr = [], [], [0]
-        for text in texts:
-            values = self.extractor.extract(text, **clip).values
-            for number in sorted(values):
-                indices.append(number)
-                data.append(values[number])
-            indptr.append(len(indices))
-        return csr_matrix((data, indices, indptr), shape=(len(texts), len(self.names)))
+    def matrix(self, data: Iterable[Row]) -> csr_matrix:
+        """Give the features of messages; those of earlier messages are added with their share."""
+        values: list[float] = []
+        columns: list[int] = []
+        ends = [0]
+        for row in data:
+            summed: dict[int, float] = defaultdict(float)
+            self._add(row["text"], 1.0, summed)
+            history = [message["content"] for message in row.get("history") or ()]
+            for text, share in earlier_shares(row["text"], history, EARLIER):
+                self._add(text, share, summed, head=EARLIER_HEAD, tail=EARLIER_TAIL)
+            for number in sorted(summed):
+                columns.append(number)
+                values.append(summed[number])
+            ends.append(len(columns))
+        return csr_matrix((values, columns, ends), shape=(len(ends) - 1, len(self.names)))
+
+    def _add(self, text: str, share: float, summed: dict[int, float], **clip: int) -> None:
+        found = self.extractor.extract(text, **clip)
+        for number in found.present:
+            summed[number] += share
+        for number, strength in found.strengths.items():
+            summed[number] += share * strength
 
 
-def prior(names):
-    """Where the weights are drawn to: a group speaks for the context it is named after."""
-    found = np.zeros((len(names), 5))
-    for number, name in enumerate(names):
-        for place, context in enumerate(CONTEXTS):
-            if name.startswith(context + ".") and not name.startswith("early"):
-                found[number, place] = PRIOR
-    return found
+def _placed(groups: list[str]) -> Iterator[str]:
+    """Name the features that depend on how often a group shows or where."""
+    for group in groups:
+        if not group.startswith("object "):
+            yield f"more {group}"
+            yield f"early {group}"
+    for kind in OBJECTS:
+        yield f"head {kind}"
+        yield f"topic {kind}"
+    for ask in ASKS:
+        yield f"ask {ask}"
+        for kind in (*OBJECTS, "nothing known"):
+            yield f"{ask} {kind}"
 
 
-def softmax(z):
-    z = z - z.max(axis=1, keepdims=True)
-    e = np.exp(z)
-    return e / e.sum(axis=1, keepdims=True)
+def labels(data: list[Row]) -> np.ndarray:
+    """Give the labels as numbers."""
+    return np.array([CONTEXTS.index(row["label"]) for row in data])
 
 
-def fit(X, y, names, strong, weights=None):
-    n, d = X.shape
-    base = prior(names)
-    l2 = np.full((d, 1), WORD_L2)
-    l2[:strong] = GROUP_L2
-    Y = np.eye(5)[y]
-    sw = np.ones(n) if weights is None else weights
-    XT = X.T.tocsr()
+def fit(features: Features, data: list[Row]) -> tuple[np.ndarray, np.ndarray]:
+    """Find the weights and biases: multinomial logistic regression, drawn to where the weights start."""
+    known, target = features.matrix(data), np.eye(len(CONTEXTS))[labels(data)]
+    count, width = len(features.names), len(CONTEXTS)
+    start = np.zeros((count, width))
+    for number, name in enumerate(features.names):
+        if name.split(".")[0] in CONTEXTS and name in features.entries:
+            start[number, CONTEXTS.index(name.split(".")[0])] = PRIOR
+    pull = np.full((count, 1), WORD_L2)
+    pull[: features.shared] = GROUP_L2
+    turned = known.T.tocsr()
 
-    def loss(theta):
-        W = theta[: d * 5].reshape(d, 5)
-        b = theta[d * 5 :]
-        z = X @ W + b
-        m = z.max(axis=1, keepdims=True)
-        lse = m[:, 0] + np.log(np.exp(z - m).sum(axis=1))
-        p = np.exp(z - lse[:, None])
-        value = (sw * (lse - (z * Y).sum(axis=1))).sum() + 0.5 * (l2 * (W - base) ** 2).sum() + 0.05 * (b**2).sum()
-        g = (p - Y) * sw[:, None]
-        gw = XT @ g + l2 * (W - base)
-        gb = g.sum(axis=0) + 0.1 * b
-        return value, np.concatenate([gw.ravel(), gb])
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        weights, bias = point[: count * width].reshape(count, width), point[count * width :]
+        scores = known @ weights + bias
+        highest = scores.max(axis=1, keepdims=True)
+        norms = highest + np.log(np.exp(scores - highest).sum(axis=1, keepdims=True))
+        off = np.exp(scores - norms) - target
+        moved = weights - start
+        value = (norms.sum() - (scores * target).sum()) + 0.5 * (pull * moved**2).sum() + 0.05 * (bias**2).sum()
+        slope = turned @ off + pull * moved
+        return value, np.concatenate([slope.ravel(), off.sum(axis=0) + 0.1 * bias])
 
-    start = np.concatenate([base.ravel(), np.zeros(5)])
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
-    return found.x[: d * 5].reshape(d, 5), found.x[d * 5 :]
-
-
-def folds(data):
-    """Share families over folds, by the hash-free rule of their sorted place."""
-    order = {f: i for i, f in enumerate(sorted({r["family"] for r in data}))}
-    rng = np.random.default_rng(7)
-    spread = rng.permutation(len(order))
-    return np.array([spread[order[r["family"]]] % FOLDS for r in data])
+    point = np.concatenate([start.ravel(), np.zeros(width)])
+    found = minimize(loss, point, jac=True, method="L-BFGS-B", options={"maxiter": 400}).x
+    return found[: count * width].reshape(count, width), found[count * width :]
 
 
-def cross_validate(data, extra=()):
-    """Give logits of each row by a model that has not seen its family."""
-    y = np.array([CONTEXTS.index(r["label"]) for r in data])
-    part = folds(data)
-    out = np.zeros((len(data), 5))
-    for k in range(FOLDS):
-        train = [r for r, p in zip(data, part) if p != k] + list(extra)
-        test = [i for i, p in enumerate(part) if p == k]
-        F = Features(train)
-        X = F.matrix([r["text"] for r in train])
-        W, b = fit(X, np.array([CONTEXTS.index(r["label"]) for r in train]), F.names, F.strong)
-        for i in test:
-            out[i] = logits(F, W, b, data[i])
-    return out, y
+def cross_validate(data: list[Row], extra: list[Row]) -> np.ndarray:
+    """Score each message by a model that has seen nothing of its family."""
+    families = sorted({row["family"] for row in data})
+    fold = dict(zip(families, np.random.default_rng(7).permutation(len(families)) % FOLDS, strict=True))
+    scores = np.zeros((len(data), len(CONTEXTS)))
+    for number in range(FOLDS):
+        seen = [row for row in data if fold[row["family"]] != number] + extra
+        places = [place for place, row in enumerate(data) if fold[row["family"]] == number]
+        features = Features(seen)
+        weights, bias = fit(features, seen)
+        scores[places] = features.matrix([data[place] for place in places]) @ weights + bias
+    return scores
 
 
-def logits(F, W, b, row):
-    """Score a row: its own text, and the last four messages before it with a lower weight."""
-    texts = [row["text"], *(m["content"] for m in (row.get("history") or [])[-4:])]
-    Z = F.matrix([texts[0]]) @ W + b
-    if len(texts) > 1:
-        Z = Z + HISTORY * (F.matrix(texts[1:], head=500, tail=0) @ W).mean(axis=0)
-    return Z[0]
+def shares(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """Give each context's share."""
+    powers = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    return powers / powers.sum(axis=1, keepdims=True)
 
 
-def temperature(Z, y):
-    """Find what the logits have to be divided by for the shares to be honest."""
-    rows_ = np.arange(len(y))
-    grid = np.arange(0.6, 4.0, 0.05)
-    losses = [-np.log(softmax(Z / t)[rows_, y] + 1e-12).mean() for t in grid]
-    return round(float(grid[int(np.argmin(losses))]), 2)
+def temperature_of(scores: np.ndarray, truth: np.ndarray) -> float:
+    """Find what scores have to be divided by for the shares to be honest."""
+    places = np.arange(len(truth))
+    grid = np.arange(60, 400, 5) / 100
+    losses = [-np.log(shares(scores, value)[places, truth] + 1e-12).mean() for value in grid]
+    return float(grid[int(np.argmin(losses))])
 
 
-def report(title, data, Z, t):
-    y = np.array([CONTEXTS.index(r["label"]) for r in data])
-    p = softmax(Z / t)
-    right = Z.argmax(1) == y
-    sure = p.max(1)
-    mean_right, mean_wrong = sure[right].mean(), sure[~right].mean()
-    print(f"{title}: {right.mean():.1%} of {len(y)}; confidence {mean_right:.3f} right, {mean_wrong:.3f} wrong")
+def report(title: str, data: list[Row], scores: np.ndarray, temperature: float) -> np.ndarray:
+    """Print how well *scores* do."""
+    truth, found = labels(data), scores.argmax(axis=1)
+    right, sure = truth == found, shares(scores, temperature).max(axis=1)
+    print(f"{title}: {right.mean():.1%} of {len(data)}, at temperature {temperature:g}")
+    print(f"  mean confidence: {sure[right].mean():.3f} of right ones, {sure[~right].mean():.3f} of wrong ones")
+    for low, high in ((0.0, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 1.01)):
+        part = (sure >= low) & (sure < high)
+        if part.any():
+            print(f"  confidence {low:.1f}-{min(high, 1.0):.1f}: {right[part].mean():.1%} of {part.sum()} are right")
     for key in ("difficulty", "lang"):
-        parts = Counter(r[key] for r in data)
-        shown = [f"{k} {right[[r[key] == k for r in data]].mean():.1%} of {n}" for k, n in parts.most_common(12)]
-        print(f"  {key}: " + ", ".join(shown))
-    print("  | labelled \\ found | " + " | ".join(CONTEXTS) + " |")
-    for n, context in enumerate(CONTEXTS):
-        print(
-            f"  | {context} | " + " | ".join(str(int(((y == n) & (Z.argmax(1) == m)).sum())) for m in range(5)) + " |"
-        )
+        for value, count in Counter(row[key] for row in data).most_common():
+            part = np.array([row[key] == value for row in data])
+            print(f"  {key} {value}: {right[part].mean():.1%} of {count}")
+    part = np.array([bool(row.get("history")) for row in data])
+    print(f"  with history: {right[part].mean():.1%} of {part.sum()}")
+    print("  | labelled | " + " | ".join(CONTEXTS) + " |")
+    for number, context in enumerate(CONTEXTS):
+        counts = [int(((truth == number) & (found == other)).sum()) for other in range(len(CONTEXTS))]
+        print(f"  | {context} | " + " | ".join(map(str, counts)) + " |")
     return right
 
 
-def write(F, W, b, t):
-    """Write the model, features without weight left out."""
-    weights = np.round(W, 3)
-    kept = [n for n in range(len(F.names)) if np.abs(weights[n]).max() >= 0.01]
-    names = [F.names[n] for n in kept]
-    model = {
+def write(features: Features, weights: np.ndarray, bias: np.ndarray, temperature: float) -> None:
+    """Write the model in hundredths; what has no weight is left out, groups stay for what they show together."""
+    whole = np.round(weights * UNIT).astype(int)
+    model: dict[str, Any] = {
         "contexts": CONTEXTS,
-        "names": names,
-        "entries": {name: sorted(F.entries[name]) for name in names if name in F.entries},
-        "weights": [[float(x) for x in weights[n]] for n in kept],
-        "bias": [round(float(x), 3) for x in b],
-        "temperature": t,
-        "history": HISTORY,
+        "temperature": temperature,
+        "earlier": EARLIER,
+        "bias": [round(float(value), 2) for value in bias],
+        "groups": {},
+        "signs": {},
+        "words": {},
     }
-    path = ROOT / "app/text/context.json"
-    path.write_text(json.dumps(model, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
-    print(f"{path.name}: {path.stat().st_size} bytes, {len(names)} features")
+    for number, name in enumerate(features.names):
+        row = [int(value) for value in whole[number]]
+        if name in features.groups:
+            model["groups"][name] = [row, ",".join(sorted(features.entries[name]))]
+        elif name.startswith("word ") and max(map(abs, row)) >= 5:
+            model["words"][name.removeprefix("word ")] = row
+        elif not name.startswith("word ") and max(map(abs, row)) >= 5:
+            model["signs"][name] = row
+    MODEL.write_text(json.dumps(model, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    kinds = ", ".join(f"{len(model[kind])} {kind}" for kind in ("groups", "signs", "words"))
+    print(f"{MODEL.name}: {MODEL.stat().st_size} bytes, {kinds}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> None:
+    """Do what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="measure by cross-validation, write nothing")
     parser.add_argument("--wrong", action="store_true", help="list what cross-validation got wrong")
     parser.add_argument("--heldout", action="store_true", help="measure the shipped model on the messages set apart")
     asked = parser.parse_args()
-    data, extra = rows("train.jsonl"), rows("train_extra.jsonl")
     if asked.heldout:
-        from app.text.context import detect
-
-        held = rows("heldout.jsonl")
-        found = [detect(r["text"], [m["content"] for m in r.get("history") or []]) for r in held]
-        Z = np.array([[{c: s for c, s, _ in f.scores}[c] for c in CONTEXTS] for f in found])
-        report("set apart", held, Z, json.loads((ROOT / "app/text/context.json").read_text())["temperature"])
+        apart = rows("heldout.jsonl")
+        found = [detect(row["text"], [message["content"] for message in row.get("history") or ()]) for row in apart]
+        scores = np.array([[score for _, score, _ in detection.scores] for detection in found])
+        report("set apart", apart, scores, json.loads(MODEL.read_text(encoding="utf-8"))["temperature"])
         return
-    Z, y = cross_validate(data, extra)
-    t = temperature(Z, y)
-    right = report("cross-validation", data, Z, t)
-    for i in np.flatnonzero(~right) if asked.wrong else ():
-        r = data[i]
-        print(
-            r["id"],
-            r["lang"],
-            r["difficulty"],
-            r["label"],
-            "->",
-            CONTEXTS[Z[i].argmax()],
-            r["text"][:150].replace("\n", " "),
-        )
+    data, extra = rows("train.jsonl"), rows("train_extra.jsonl")
+    scores = cross_validate(data, extra)
+    temperature = temperature_of(scores, labels(data))
+    right = report("cross-validation", data, scores, temperature)
+    for place in np.flatnonzero(~right) if asked.wrong else ():
+        row = data[place]
+        text = row["text"][:150].replace("\n", " ")
+        print(row["id"], row["lang"], row["difficulty"], row["label"], "->", CONTEXTS[scores[place].argmax()], text)
     if not asked.check:
-        everything = data + extra
-        F = Features(everything)
-        W, b = fit(
-            F.matrix([r["text"] for r in everything]),
-            np.array([CONTEXTS.index(r["label"]) for r in everything]),
-            F.names,
-            F.strong,
-        )
-        write(F, W, b, t)
+        features = Features(data + extra)
+        write(features, *fit(features, data + extra), temperature)
 
 
 if __name__ == "__main__":

@@ -1,39 +1,47 @@
 """What kind of conversation a message belongs to: a linear model over words, where they stand, and signs.
 
 The model is data, fitted offline by ``scripts/fit_context.py``; each decision can be explained by the pieces that
-spoke for it. The work is bounded: of long messages only both ends are looked at.
+spoke for it. The work is bounded: of a long message only both ends are looked at, of a long history its last messages.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
+from typing import NamedTuple
 
-from .features import Extractor, Found
+from .features import Found, Pattern
+from .weights import Weights, shipped
 
-__all__ = ["CONTEXTS", "Detection", "Evidence", "detect"]
+__all__ = ["CONTEXTS", "Detection", "Evidence", "detect", "earlier_shares"]
 
 CONTEXTS = ("code", "creative", "analytical", "conversational", "chaotic")
+EARLIER_HEAD, EARLIER_TAIL = 180, 60
+"""Characters of an earlier message that are looked at."""
 _EARLIER = 4
-"""Messages before the current one that are looked at, each with a lower weight."""
-_EARLIER_HEAD = 500
+"""Earlier messages that are looked at."""
+_FADING = 0.6
+"""What each earlier message counts compared with the one after it."""
+_SHORT = 8
+"""Words up to which a message leans on what came before it."""
 _MAX_EVIDENCE = 10
 _MAX_PATTERN = 40
 
 
 class Evidence(NamedTuple):
-    """One thing that spoke for the context: a word or sign, and where it was found."""
+    """One thing that spoke for the context: a word, phrase or sign, and where: ``current`` or ``history``."""
 
     pattern: str
     source: str
 
 
 class Detection(NamedTuple):
-    """A decision: the context, how sure it is (0 to 1), what spoke for it, and each context's score and share."""
+    """A decision: the context, how sure it is (0 to 1), and what spoke for it, best first.
+
+    Attributes:
+        scores: (context, score, share 0 to 1) of all contexts.
+    """
 
     context: str
     confidence: float
@@ -42,59 +50,37 @@ class Detection(NamedTuple):
 
     def ranked(self) -> list[tuple[str, float, float]]:
         """Give (context, score, share 0 to 1), best first."""
-        return sorted(self.scores, key=lambda entry: -entry[1])
-
-
-class _Model:
-    """The fitted weights."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        numbers = {name: number for number, name in enumerate(data["names"])}
-        self.extractor = Extractor(data["entries"], numbers)
-        self.weights: list[tuple[float, ...]] = [tuple(row) for row in data["weights"]]
-        self.bias: list[float] = data["bias"]
-        self.temperature: float = data["temperature"]
-        self.history: float = data["history"]
-
-    def scores(self, found: Found) -> list[float]:
-        """Give each context's score of one text."""
-        a = b = c = d = e = 0.0
-        weights = self.weights
-        for number, value in found.values.items():
-            v, w, x, y, z = weights[number]
-            a += value * v
-            b += value * w
-            c += value * x
-            d += value * y
-            e += value * z
-        return [a, b, c, d, e]
-
-
-@cache
-def _model() -> _Model:
-    return _Model(json.loads((files(__package__) / "context.json").read_text(encoding="utf-8")))
+        return sorted(self.scores, key=lambda entry: -entry[2])
 
 
 def detect(message: str, history: Sequence[str] = ()) -> Detection:
     """Decide on the context of *message* after *history* (oldest first)."""
-    model = _model()
-    current = model.extractor.extract(message)
-    scores = [one + bias for one, bias in zip(model.scores(current), model.bias, strict=True)]
-    earlier = [model.extractor.extract(text, head=_EARLIER_HEAD, tail=0) for text in history[-_EARLIER:]]
-    for found in earlier:
-        share = model.history / len(earlier)
-        scores = [one + share * other for one, other in zip(scores, model.scores(found), strict=True)]
+    model = shipped()
+    texts = [(model.extractor.extract(message), 1.0)]
+    for text, share in earlier_shares(message, history, model.earlier):
+        texts.append((model.extractor.extract(text, head=EARLIER_HEAD, tail=EARLIER_TAIL), share))
+    scores = [*model.bias]
+    for found, share in texts:
+        for column, score in enumerate(model.scores(found)):
+            scores[column] += share * score
     shares = _shares([score / model.temperature for score in scores])
-    best = max(range(len(CONTEXTS)), key=scores.__getitem__)
-    evidence = [*_evidence(model, current, best, "current")]
-    for found in earlier:
-        evidence += [(weight * model.history, piece) for weight, piece in _evidence(model, found, best, "history")]
+    best = max(range(len(scores)), key=scores.__getitem__)
     return Detection(
         CONTEXTS[best],
         round(shares[best], 4),
-        _strongest(evidence),
+        _strongest(model, texts, best),
         tuple(zip(CONTEXTS, scores, shares, strict=True)),
     )
+
+
+def earlier_shares(message: str, history: Sequence[str], weights: tuple[float, float]) -> Iterator[tuple[str, float]]:
+    """Give the earlier messages that count, each with how much it does, the latest first."""
+    short, long = weights
+    share = short if message.count(" ", 0, 400) < _SHORT else long
+    texts = [text for text in history[-_EARLIER:] if text][::-1]
+    whole = sum(_FADING**age for age in range(len(texts)))
+    for age, text in enumerate(texts):
+        yield text, share * _FADING**age / whole
 
 
 def _shares(scores: list[float]) -> list[float]:
@@ -104,17 +90,18 @@ def _shares(scores: list[float]) -> list[float]:
     return [power / whole for power in powers]
 
 
-def _evidence(model: _Model, found: Found, best: int, source: str) -> list[tuple[float, Evidence]]:
-    """Give what spoke for a context more than for the others, with how much."""
-    pieces: dict[str, float] = {}
-    for pattern, numbers in found.patterns:
-        for number in numbers:
-            row = model.weights[number]
-            pieces[pattern] = pieces.get(pattern, 0.0) + row[best] - sum(row) / len(row)
-    return [(weight, Evidence(pattern, source)) for pattern, weight in pieces.items() if weight > 0.05]
+def _strongest(model: Weights, texts: list[tuple[Found, float]], best: int) -> tuple[Evidence, ...]:
+    """Give the patterns that spoke for a context most; a pattern that showed several features counts by their sum."""
+    pieces: dict[tuple[Pattern, str], float] = {}
+    for place, (found, share) in enumerate(texts):
+        source = "history" if place else "current"
+        for margin, pattern in model.margins(found, best):
+            key = (pattern, source)
+            pieces[key] = pieces.get(key, 0.0) + share * margin
+    strong = nlargest(_MAX_EVIDENCE, pieces, key=pieces.__getitem__)
+    return tuple(Evidence(_named(pattern), source) for pattern, source in strong)
 
 
-def _strongest(evidence: list[tuple[float, Evidence]]) -> tuple[Evidence, ...]:
-    short = [pair for pair in evidence if len(pair[1].pattern) <= _MAX_PATTERN]
-    short.sort(key=lambda pair: (-pair[0], pair[1]))
-    return tuple(dict.fromkeys(piece for _, piece in short[:_MAX_EVIDENCE]))
+def _named(pattern: Pattern) -> str:
+    name = pattern if isinstance(pattern, str) else " ".join(pattern)
+    return name if len(name) <= _MAX_PATTERN else f"{name[: _MAX_PATTERN - 1]}…"

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from math import log2
 from typing import NamedTuple
 
 from .lexicon import Lexicon
 from .signs import signs
+from .tokens import words
 
-__all__ = ["Extractor", "Found"]
+__all__ = ["ASKS", "OBJECTS", "Extractor", "Found"]
 
-_HEAD, _TAIL = 4_000, 1_000
+OBJECTS = ("code", "creative", "analytical", "chaotic", "trap")
+"""Kinds of things that can be asked for; a trap is one that has everyday meanings too."""
+ASKS = ("lead.make", "lead.ask", "lead.follow", "analytical.explain", "analytical.evaluate", "creative.make")
+"""Groups of words that ask for something when they come early."""
+_HEAD, _TAIL = 500, 200
 """Characters at both ends of a message whose words are looked at."""
-_SIGN_HEAD, _SIGN_TAIL = 800, 200
+_SIGN_HEAD, _SIGN_TAIL = 300, 100
 """Characters at both ends that are searched for signs."""
 _EARLY = 5
 """Words that count as the beginning."""
 _OPENING = 40
 """Words among which what is asked for is looked for."""
-_OBJECTS = ("code", "creative", "analytical", "chaotic", "trap")
-_ASKS = ("lead.make", "lead.ask", "lead.follow", "analytical.explain", "analytical.evaluate", "creative.make")
-_GAIN = (0.0, *(log2(count) for count in range(1, 64)))
+_MORE = (0.0, 0.0, *(log2(count) for count in range(2, 33)))
 """What further words of a group add: the n-th says less than the one before."""
+
+Numbers = tuple[int, ...]
+Pattern = str | tuple[str, ...]
 
 
 class Found(NamedTuple):
-    """Features by number with their strength, and the patterns that showed them."""
+    """Features by number: those that are simply there, those with a strength, and the patterns that showed them."""
 
-    values: dict[int, float]
-    patterns: list[tuple[str, tuple[int, ...]]]
+    present: set[int]
+    strengths: dict[int, float]
+    patterns: list[tuple[Pattern, Numbers]]
 
 
 class Extractor:
@@ -44,88 +53,82 @@ class Extractor:
     def __init__(self, entries: Mapping[str, Iterable[str]], numbers: Mapping[str, int]) -> None:
         self._numbers = numbers
         self._lexicon = Lexicon({numbers[name]: patterns for name, patterns in entries.items()})
-        names = {number: name for name, number in numbers.items()}
-        self._objects = {numbers[f"object {kind}"]: kind for kind in _OBJECTS if f"object {kind}" in numbers}
-        self._more = {number: numbers.get(f"more {name}") for number, name in names.items()}
-        self._asks = {number: name for number, name in names.items() if name in _ASKS}
-        self._early = {number: numbers.get(f"early {name}") for number, name in names.items()}
+        self._more = [
+            (number, numbers[f"more {name}"]) for name, number in numbers.items() if f"more {name}" in numbers
+        ]
+        self._early = {
+            number: numbers[f"early {name}"] for name, number in numbers.items() if f"early {name}" in numbers
+        }
+        self._objects = {numbers[f"object {kind}"]: kind for kind in OBJECTS if f"object {kind}" in numbers}
+        self._asks = {numbers[name]: name for name in ASKS if name in numbers}
         self._about = numbers.get("topic.about")
 
     def extract(self, text: str, *, head: int = _HEAD, tail: int = _TAIL) -> Found:
         """Find the features of *text*, of which the first *head* and last *tail* characters are looked at."""
         text = clipped(text, head, tail)
         lower = unicodedata.normalize("NFC", text).casefold()
-        tokens = self._lexicon.cut(lower)
-        known = self._lexicon.known(set(tokens))
-        patterns: list[tuple[str, tuple[int, ...]]] = [*known.items()]
-        patterns += [(" ".join(phrase), found) for phrase, found in self._lexicon.known_phrases(tokens).items()]
-        patterns += self._lexicon.known_grams(lower).items()
-        values = self._counted(patterns)
-        self._place(tokens[:_OPENING], known, values, patterns)
-        short = clipped(text, _SIGN_HEAD, _SIGN_TAIL)
-        for name, value in signs(short, clipped(lower, _SIGN_HEAD, _SIGN_TAIL), tokens):
-            number = self._numbers.get(name)
-            if number is not None:
-                values[number] = value
+        tokens = words(lower)
+        distinct = set(tokens)
+        known = self._lexicon.known(distinct)
+        patterns: list[tuple[Pattern, Numbers]] = [*known.items()]
+        patterns += self._lexicon.phrases(tokens).items()
+        patterns += self._lexicon.grams(lower).items()
+        counts = Counter(chain.from_iterable(numbers for _, numbers in patterns))
+        found = Found(set(counts), self._repeated(counts), patterns)
+        self._add_opening(tokens[:_OPENING], known, found)
+        ends = clipped(text, _SIGN_HEAD, _SIGN_TAIL)
+        for name, strength in signs(ends, tokens, distinct, distinct.difference(known)):
+            if (number := self._numbers.get(name)) is not None:
+                if strength == 1.0:
+                    found.present.add(number)
+                else:
+                    found.strengths[number] = strength
                 patterns.append((name, (number,)))
-        return Found(values, patterns)
+        return found
 
-    def _counted(self, patterns: list[tuple[str, tuple[int, ...]]]) -> dict[int, float]:
-        """Give what is there the value 1, and how much more of its kind there is."""
-        counts: dict[int, int] = {}
-        for _, numbers in patterns:
-            for number in numbers:
-                counts[number] = counts.get(number, 0) + 1
-        values = dict.fromkeys(counts, 1.0)
-        for number, count in counts.items():
-            if count > 1 and (more := self._more[number]) is not None:
-                values[more] = _GAIN[min(count, 63)]
-        return values
+    def _repeated(self, counts: Mapping[int, int]) -> dict[int, float]:
+        return {more: _MORE[min(count, 32)] for number, more in self._more if (count := counts.get(number, 0)) > 1}
 
-    def _place(
-        self,
-        tokens: list[str],
-        known: Mapping[str, tuple[int, ...]],
-        values: dict[int, float],
-        patterns: list[tuple[str, tuple[int, ...]]],
-    ) -> None:
+    def _add_opening(self, tokens: list[str], known: Mapping[str, Numbers], found: Found) -> None:
         """Add what the opening asks for, and what that is to be about."""
-        shown: dict[str, str] = {}
-        ask, head, head_place, is_topic = "", "", -2, False
-        for place, token in enumerate(tokens):
-            for number in known.get(token, ()):
-                if place < _EARLY:
-                    early = self._early[number]
-                    if early is not None and early not in values:
-                        values[early] = 1.0
-                        patterns.append((token, (early,)))
-                if number in self._asks and not ask and place < _EARLY:
-                    ask = self._asks[number]
-                    shown[f"ask {ask}"] = token
+        for name, word in self._opening(tokens, known).items():
+            if (number := self._numbers.get(name)) is not None and number not in found.present:
+                found.present.add(number)
+                found.patterns.append((word, (number,)))
+
+    def _opening(self, tokens: list[str], known: Mapping[str, Numbers]) -> dict[str, str]:
+        """Name what is asked for, each with the word that says so.
+
+        In "Write a poem generator about love" the ask is a making, its head is code (the last of the nouns that
+        follow each other), and its topic is not what is made.
+        """
+        ask = ask_word = head = head_word = ""
+        head_place = -1
+        is_topic = False
+        named: dict[str, str] = {}
+        for place, word in enumerate(tokens):
+            for number in known.get(word, ()):
+                if not ask and place < _EARLY and number in self._asks:
+                    ask, ask_word = self._asks[number], word
                 elif number == self._about and place > 1:
                     is_topic = True
-                kind = self._objects.get(number)
-                if kind is None:
+                elif (kind := self._objects.get(number)) is None:
                     continue
-                if is_topic:
-                    shown.setdefault(f"topic {kind}", token)
+                elif is_topic:
+                    named.setdefault(f"topic {kind}", word)
                 elif not head or place - head_place == 1:
-                    head, head_place, head_word = kind, place, token
-        if head:
-            shown[f"head {head}"] = head_word
-            if ask:
-                shown[f"{ask} {head}"] = head_word
-        elif ask:
-            shown[f"{ask} nothing known"] = shown[f"ask {ask}"]
+                    head, head_place, head_word = kind, place, word
         if tokens:
-            shown[f"first {tokens[0]}"] = tokens[0]
-        for name, token in shown.items():
-            found = self._numbers.get(name)
-            if found is not None:
-                values[found] = 1.0
-                patterns.append((token, (found,)))
+            named[f"first {tokens[0]}"] = tokens[0]
+            named[f"first {' '.join(tokens[:2])}"] = " ".join(tokens[:2])
+        if ask:
+            named[f"ask {ask}"] = ask_word
+            named[f"{ask} {head or 'nothing known'}"] = head_word or ask_word
+        if head:
+            named[f"head {head}"] = head_word
+        return named
 
 
 def clipped(text: str, head: int, tail: int) -> str:
     """Give both ends of a long text."""
-    return text if len(text) <= head + tail else f"{text[:head]}\n{text[-tail:]}"
+    return text if len(text) <= head + tail else f"{text[:head]}\n{text[len(text) - tail :]}"

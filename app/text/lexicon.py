@@ -1,17 +1,21 @@
-"""Known words, word beginnings, pairs of words and characters, each with the features it counts for."""
+"""Known words, word beginnings, phrases and characters, each with the features it counts for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
 
-from .tokens import grams, words
+from .tokens import grams, is_spaceless
 
 __all__ = ["Lexicon"]
 
 Features = tuple[int, ...]
+Key = TypeVar("Key", bound=Hashable)
 _THREES = 80
 """Words among which phrases of three are looked for."""
-_SPACELESS = ("\u0e00", "\u0e7f"), ("\u3040", "\u30ff"), ("\u3400", "\u9fff")
+_STEM = 3
+"""Letters by which beginnings are told apart; none is shorter, Hangul excepted."""
+_SHORT_STEM = 2
 
 
 class Lexicon:
@@ -25,69 +29,63 @@ class Lexicon:
     """
 
     def __init__(self, entries: Mapping[int, Iterable[str]]) -> None:
-        self.words: dict[str, Features] = {}
-        self.phrases: dict[tuple[str, ...], Features] = {}
-        self.grams: dict[str, Features] = {}
-        stems: dict[int, dict[str, Features]] = {}
+        self._words: dict[str, Features] = {}
+        self._phrases: dict[tuple[str, ...], Features] = {}
+        self._grams: dict[str, Features] = {}
+        stems: dict[str, Features] = {}
         for feature, patterns in entries.items():
             for pattern in patterns:
-                self._add(pattern, feature, stems)
-        self.stems = sorted(stems.items(), reverse=True)
-        for word, found in self.words.items():
-            self.words[word] = _merged(found, self._stem(word))
-
-    def _add(self, pattern: str, feature: int, stems: dict[int, dict[str, Features]]) -> None:
-        if pattern.endswith("*"):
-            table = stems.setdefault(len(pattern) - 1, {})
-            pattern = pattern[:-1]
-            table[pattern] = _merged(table.get(pattern, ()), (feature,))
-        elif is_spaceless(pattern):
-            self.grams[pattern] = _merged(self.grams.get(pattern, ()), (feature,))
-        elif " " in pattern:
-            key = tuple(pattern.split(" "))
-            self.phrases[key] = _merged(self.phrases.get(key, ()), (feature,))
-        else:
-            self.words[pattern] = _merged(self.words.get(pattern, ()), (feature,))
+                if pattern.endswith("*"):
+                    _add(stems, pattern[:-1], feature)
+                elif is_spaceless(pattern):
+                    _add(self._grams, pattern, feature)
+                elif " " in pattern:
+                    _add(self._phrases, tuple(pattern.split(" ")), feature)
+                else:
+                    _add(self._words, pattern, feature)
+        self._stems = _by_head(stems)
+        for word, found in self._words.items():
+            self._words[word] = _merged(found, self._stem(word))
 
     def _stem(self, word: str) -> Features:
-        for length, table in self.stems:
-            if (found := table.get(word[:length])) is not None:
+        heads = self._stems
+        for stem, found in heads.get(word[:_STEM], ()) or heads.get(word[:_SHORT_STEM], ()):
+            if word.startswith(stem):
                 return found
         return ()
 
-    def cut(self, lower: str) -> list[str]:
-        """Give the words of a case-folded text, in order."""
-        return words(lower)
-
     def known(self, distinct: set[str]) -> dict[str, Features]:
         """Give the features of those of some words that are known."""
-        table = self.words
-        found = {word: table[word] for word in distinct & table.keys()}
-        for word in distinct - table.keys():
-            for length, stems in self.stems:
-                if word[:length] in stems:
-                    found[word] = stems[word[:length]]
-                    break
-        return found
+        known, stem = self._words.get, self._stem
+        return {word: found for word in distinct if (found := known(word) or stem(word))}
 
-    def known_phrases(self, tokens: list[str]) -> dict[tuple[str, ...], Features]:
+    def phrases(self, tokens: list[str]) -> dict[tuple[str, ...], Features]:
         """Give the features of known pairs of neighbouring words, and of three among the first and last."""
-        table = self.phrases
+        table = self._phrases
         found: set[tuple[str, ...]] = set(zip(tokens, tokens[1:], strict=False))
         if len(tokens) > _THREES:
             tokens = tokens[: _THREES - 16] + tokens[-16:]
         found.update(zip(tokens, tokens[1:], tokens[2:], strict=False))
-        return {phrase: table[phrase] for phrase in found & table.keys()}
+        return {phrase: table[phrase] for phrase in found if phrase in table}
 
-    def known_grams(self, text: str) -> dict[str, Features]:
+    def grams(self, text: str) -> dict[str, Features]:
         """Give the features of known characters in scripts without spaces."""
-        table = self.grams
-        return {gram: table[gram] for gram in table.keys() & grams(text)}
+        if text.isascii():
+            return {}
+        table = self._grams
+        return {gram: table[gram] for gram in grams(text) if gram in table}
 
 
-def is_spaceless(pattern: str) -> bool:
-    """Tell whether a pattern is of a script without spaces."""
-    return bool(pattern) and any(low <= pattern[0] <= high for low, high in _SPACELESS)
+def _add(table: dict[Key, Features], key: Key, feature: int) -> None:
+    table[key] = _merged(table.get(key, ()), (feature,))
+
+
+def _by_head(stems: Mapping[str, Features]) -> dict[str, list[tuple[str, Features]]]:
+    """Group beginnings by their first letters, the longest first."""
+    found: dict[str, list[tuple[str, Features]]] = {}
+    for stem in sorted(stems, key=lambda stem: (-len(stem), stem)):
+        found.setdefault(stem[:_STEM], []).append((stem, stems[stem]))
+    return found
 
 
 def _merged(one: Features, other: Features) -> Features:

@@ -1,4 +1,4 @@
-"""Signs of a text's kind other than its words: code's punctuation, tone, broken text, length."""
+"""Signs of a text's kind other than its words: code's punctuation, tone, style, broken text, length."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 __all__ = ["SIGNS", "signs"]
 
 _MARKS = {
+    "code fence": ("```",),
     "arrow": ("=>", "->"),
     "comparison operator": ("==", "!=", "&&", "||", ">=", "<="),
     "assignment": ("+=", ":=", " = "),
     "double colon": ("::",),
     "statement end": (");", ";\n", "};", "()"),
-    "brace": ("{", "}"),
+    "brace": ("{",),
     "closing tag": ("</", "/>"),
     "long option": (" --",),
     "path": ("/usr/", "/var/", "/etc/", "/home/", "~/", "./", ":\\"),
@@ -21,126 +22,130 @@ _MARKS = {
     "hexadecimal": ("0x",),
     "traceback": ("Traceback", 'File "', "Error:", "Exception", "error:", "ERROR:", "npm ERR"),
     "sql statement": ("SELECT ", "INSERT INTO", "CREATE TABLE", "GROUP BY", "WHERE ", "UPDATE "),
+    "language with a sign": ("C++", "c++", "C#", "c#", "F#", ".NET", ".net", ".js"),
+    "dots": ("...", "…"),
+    "colon": (":",),
+    "quotation": ('"', "“", "«", "„", "「"),
+    "per cent or currency": ("%", "€", "$", "£"),
+    "slash": ("/",),
+    "parentheses": ("(",),
+    "semicolon": (";",),
+    "dash": (" - ", "—", "–"),
+    "exclamation mark": ("!", "！"),
+    "smiley": (
+        ":)",
+        ":-)",
+        ":(",
+        ";)",
+        ":D",
+        ":-D",
+        "<3",
+        "xD",
+        "😂",
+        "😊",
+        "😄",
+        "😅",
+        "😭",
+        "❤",
+        "🎉",
+        "🙏",
+        "👍",
+        "🙄",
+    ),
 }
-_LOWER_MARKS = {
-    "language with a sign": ("c++", "c#", "f#", ".net", "node.js", "vue.js", "next.js", "d3.js"),
-    "no sense asked": ("zero sense", "no sense", "zero logic", "makes no", "no logic"),
-}
+"""Named by any of these, looked for as they are."""
+_MARKS_BY_HEAD: dict[str, list[tuple[str, str]]] = {}
+for _name, _marks in _MARKS.items():
+    for _mark in _marks:
+        _MARKS_BY_HEAD.setdefault(_mark[0], []).append((_mark, _name))
 _FILE = re.compile(
     r"\.(?:py|js|ts|tsx|jsx|java|go|rs|rb|php|cs|cpp|c|h|hpp|sh|sql|json|yaml|yml|toml|xml|html|css|csv|txt|md|env|log"
     r"|conf|cfg|ini|jar|exe|dll|so|zip|ipynb|kt|swift|lua|vue|svelte|scss|jpe?g|png|xlsx?|docx?|pdf)\b"
 )
-_CALL = re.compile(r"[A-Za-z_.]{2,}\((?!s\))")
+_CALL = re.compile(r"[A-Za-z_.]{2}\((?!s\))")
 _SNAKE = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]")
 _CAMEL = re.compile(r"[a-z][A-Z][a-z]")
 _OPTION = re.compile(r" -[a-zA-Z]+\b")
 _TAG = re.compile(r"<[a-zA-Z][\w-]*[ >/]")
 _ESCAPE = re.compile(r"\\[dwsbnt.]|\[[A-Za-z0-9]-[A-Za-z0-9]|\)\?|\.\*|\(\?")
 _ERROR_NAME = re.compile(r"[a-z](?:Error|Exception|Warning)\b")
-_LINE = re.compile(r"\bline \d|:\d+:\d|\bORA-\d|E\d{4}\b")
+_LINE = re.compile(r"line \d")
+_PLACE = re.compile(r":\d+:\d")
 _SHOUT = re.compile(r"[A-Z]{4,}")
-_CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5,}")
+_ACTION = re.compile(r"(?:^|\s)\*[^*\n]{3,60}\*(?:\s|$)")
+_CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5}")
 _KEYBOARD = re.compile(
-    r"asdf|sdfg|dfgh|fghj|ghjk|hjkl|jkl;|qwer|wert[yz]|zxcv|xcvb|cvbn|vbnm|lkjh|kjhg|poiu|aksj|ajsd|skdj|jsdh|sldk"
+    r"asdf|sdfg|dfgh|fghj|ghjk|hjkl|jkl;|qwer|wert[yz]|zxcv|xcvb|cvbn|vbnm|lkjh|kjhg|poiu|aksj|ajsd|skdj|jsdh|sldk|йцук|фыва"
 )
 _REPEATED = re.compile(r"([^\W\d_])\1{3}")
 _LEET = re.compile(r"[a-z][0134570][a-z]|[a-z]{2}[0134570]\b|\b[0134570][a-z]{3}")
-_ACTION = re.compile(r"(?:^|\s)\*[^*\n]{3,}\*(?:\s|$)")
+_RARE = re.compile(
+    r"[bcdfgjkmpqvwxz]q|q[^u\W\d_]|[jv][bcdfghkmpqtvwxz]|[bcdfgkpqtvwxz]j|[bcdfghjklmpqstvwz]x|[cdfghjkpqtvwx]z[bcdfghjkmpqtvwx]"
+    r"|[fhjkmpqvwxz]{3}|[bcdfghjkmpqtvwxz]{4}|[bdfgjkpqvwxz][fhjkmvwxz][bdfgjkpqvwxz]"
+)
+_SYMBOL = re.compile(r"[\u0300-\u036f\u0489\u20d0-\u27bf\ufffd\U0001f000-\U0001faff]")
+"""Any of the next three."""
 _COMBINING = re.compile(r"[\u0300-\u036f\u0489\u20d0-\u20ff]")
-_BLOCKS = re.compile(r"[\u2500-\u259f\u25a0-\u25ff\ufffd\u2580-\u259f]")
+_BLOCKS = re.compile(r"[\u2500-\u25ff\ufffd]")
 _EMOJI = re.compile(r"[\u2190-\u21ff\u2600-\u27bf\U0001f000-\U0001faff]")
-_FACE = re.compile(r"[\U0001f600-\U0001f64f\U0001f970\U0001f972\u263a\u2764\U0001f389]|[:;]-?[)D(]|\bxd\b|<3")
+_ABSTRACT = frozenset(
+    "tion sion ment ance ence ical logy alism vity lity rity cción ción ção ções zione ismus ität tung kung lung rung"
+    " ismo isme dade idad ость ение ание ення ання ość enie anie heit keit ning else ság ség".split()
+)
+"""How nouns of ideas end, as far as the last four letters tell."""
+_ENDINGS = frozenset(ending[-4:] for ending in _ABSTRACT)
 _LENGTHS = (
-    (2, "1-2 words"),
-    (4, "3-4 words"),
-    (8, "5-8 words"),
-    (16, "9-16 words"),
-    (32, "17-32 words"),
-    (80, "33-80 words"),
-)
+    (2, "1-2 words"), (4, "3-4 words"), (8, "5-8 words"), (16, "9-16 words"), (32, "17-32 words"), (80, "33-80 words"),
+)  # fmt: skip
 _LONG = "over 80 words"
+_FEW_UNKNOWN = 0.2
+"""Share of unknown words up to which a text is no gibberish."""
+_MAX_UNKNOWN = 80
+"""Letters of unknown words that are tried for gibberish."""
 
-_CODE = (
-    "code fence",
-    "inline code",
-    "call",
-    "snake case",
-    "camel case",
-    "file name",
-    "option",
-    "tag",
-    "pattern syntax",
-    "error name",
+SIGNS = (
+    *_MARKS,
+    "inline code", "call", "snake case", "camel case", "file name", "option", "tag", "pattern syntax", "error name",
     "line number",
-    "semicolon at line end",
-)
-_TONE = (
-    "question mark at the end",
-    "question mark",
-    "exclamation mark",
-    "exclamation run",
-    "dots",
-    "colon",
-    "quotation",
-    "lines",
-    "many lines",
-    "digits",
-    "many digits",
-    "per cent or currency",
-    "capitals",
-    "many capitals",
-    "small first letter",
-    "no final mark",
-    "stage direction",
-    "begins with a quotation",
-    "smiley",
-    "slash",
-    "parentheses",
-    "semicolon",
+    "question mark at the end", "question mark", "no final mark", "exclamation run", "lines", "many lines", "digits",
+    "many digits", "capitals", "many capitals", "small first letter", "begins with a quotation", "stage direction",
     "star",
-    "dash",
-)
-_BROKEN = (
-    "combining marks",
-    "blocks",
-    "emoji",
-    "many emoji",
-    "only emoji",
-    "consonant run",
-    "keyboard run",
-    "repeated character",
-    "leet",
-    "repeated words",
-    "few letters",
-    "odd marks",
-    "no known words",
-)
-SIGNS = (*_MARKS, *_LOWER_MARKS, *_CODE, *_TONE, *_BROKEN, *(name for _, name in _LENGTHS), _LONG)
+    "abstract word", "abstract words", "two sentences", "many sentences", "long words",
+    "short words",
+    "combining marks", "blocks", "emoji", "many emoji", "only emoji", "consonant run", "keyboard run",
+    "repeated character", "leet", "rare letters", "repeated words", "few letters", "no word known", "few words known",
+    "some words known", "most words known", "all words known",
+    *(name for _, name in _LENGTHS), _LONG,
+)  # fmt: skip
 """Their names."""
 
+Sign = tuple[str, float]
 
-def signs(text: str, lower: str, tokens: list[str]) -> Iterator[tuple[str, float]]:
-    """Find the signs in *text*, with how strong each is; *lower* is the text case-folded, *tokens* its words."""
-    for name, marks in _MARKS.items():
-        for mark in marks:
+
+def signs(text: str, tokens: list[str], distinct: set[str], unknown: set[str]) -> Iterator[Sign]:
+    """Find the signs in *text*, each with how strong it is.
+
+    Args:
+        tokens: the text's words, case-folded.
+        distinct: the same, each once.
+        unknown: those of them that mean nothing to us.
+    """
+    for head in _MARKS_BY_HEAD.keys() & set(text):
+        for mark, name in _MARKS_BY_HEAD[head]:
             if mark in text:
                 yield name, 1.0
-                break
-    for name, marks in _LOWER_MARKS.items():
-        for mark in marks:
-            if mark in lower:
-                yield name, 1.0
-                break
     yield from _code(text)
     yield from _tone(text)
-    yield from _broken(text, lower, tokens)
+    yield from _style(text, tokens, distinct)
+    if tokens:
+        yield from _knowledge(len(unknown) / len(distinct), unknown)
+    if not text.isascii() and _SYMBOL.search(text):
+        yield from _symbols(text, tokens)
     yield next((name for most, name in _LENGTHS if len(tokens) <= most), _LONG), 1.0
 
 
-def _code(text: str) -> Iterator[tuple[str, float]]:
-    if "```" in text:
-        yield "code fence", 1.0
-    elif text.count("`") > 1:
+def _code(text: str) -> Iterator[Sign]:
+    if "`" in text and "```" not in text:
         yield "inline code", 1.0
     if "(" in text and (calls := len(_CALL.findall(text))):
         yield "call", min(calls, 3) / 2
@@ -156,81 +161,79 @@ def _code(text: str) -> Iterator[tuple[str, float]]:
         yield "tag", 1.0
     if ("\\" in text or "[" in text or "(?" in text or ".*" in text) and _ESCAPE.search(text):
         yield "pattern syntax", 1.0
-    if _ERROR_NAME.search(text):
+    if ("Error" in text or "Exception" in text or "Warning" in text) and _ERROR_NAME.search(text):
         yield "error name", 1.0
-    if _LINE.search(text):
-        yield "line number", 1.0
 
 
-def _tone(text: str) -> Iterator[tuple[str, float]]:
-    stripped = text.rstrip()
-    last = stripped[-1:]
+def _tone(text: str) -> Iterator[Sign]:
+    stripped = text.strip()
+    first, last = stripped[:1], stripped[-1:]
     if last in ("?", "？", "؟"):
         yield "question mark at the end", 1.0
     elif "?" in text or "？" in text:
         yield "question mark", 1.0
     elif last.isalnum():
         yield "no final mark", 1.0
-    shouts = text.count("!") + text.count("！")
-    if shouts:
-        yield "exclamation mark", 1.0
-        if shouts > 1 and ("!!" in text or "！！" in text):
-            yield "exclamation run", min(shouts, 6) / 3
-    if "..." in text or "…" in text:
-        yield "dots", 1.0
-    if ":" in text:
-        yield "colon", 1.0
-    if text.count('"') > 1 or "“" in text or "«" in text or "„" in text or "「" in text:
-        yield "quotation", 1.0
-    lines = text.count("\n")
-    if lines:
+    if "!!" in text or "！！" in text:
+        yield "exclamation run", min(text.count("!") + text.count("！"), 6) / 3
+    if lines := text.count("\n"):
         yield ("many lines" if lines > 3 else "lines"), 1.0
-    digits = sum(map(text.count, "0123456789"))
-    if digits:
+    if digits := sum(map(text.count, "0123456789")):
         yield ("many digits" if digits > 5 else "digits"), 1.0
-    if "%" in text or "€" in text or "$" in text or "£" in text:
-        yield "per cent or currency", 1.0
-    shouted = _SHOUT.findall(text)
-    if shouted:
-        yield ("many capitals" if len(shouted) > 2 else "capitals"), 1.0
-    first = text.lstrip()[:1]
+        if _LINE.search(text) or _PLACE.search(text):
+            yield "line number", 1.0
+    if shouted := len(_SHOUT.findall(text)):
+        yield ("many capitals" if shouted > 2 else "capitals"), 1.0
     if first.islower():
         yield "small first letter", 1.0
     elif first in ('"', "“", "„", "«"):
         yield "begins with a quotation", 1.0
     if "*" in text:
         yield ("stage direction" if _ACTION.search(text) else "star"), 1.0
-    if _FACE.search(text):
-        yield "smiley", 1.0
-    if "/" in text:
-        yield "slash", 1.0
-    if "(" in text:
-        yield "parentheses", 1.0
-    if ";" in text:
-        yield "semicolon", 1.0
-    if " - " in text or "—" in text or "–" in text:
-        yield "dash", 1.0
 
 
-def _broken(text: str, lower: str, tokens: list[str]) -> Iterator[tuple[str, float]]:
-    if not text.isascii():
-        if marks := len(_COMBINING.findall(text)):
-            yield "combining marks", min(marks, 6) / 3
-        if blocks := len(_BLOCKS.findall(text)):
-            yield "blocks", min(blocks, 4) / 2
-        if emoji := len(_EMOJI.findall(text)):
-            yield ("many emoji" if emoji > 3 else "emoji"), 1.0
-            if not tokens:
-                yield "only emoji", 1.0
-    if runs := len(_CONSONANTS.findall(lower)):
-        yield "consonant run", min(runs, 4) / 2
-    if _KEYBOARD.search(lower):
-        yield "keyboard run", 1.0
-    if _REPEATED.search(lower):
-        yield "repeated character", 1.0
-    if leet := len(_LEET.findall(lower)):
-        yield "leet", min(leet, 4) / 2
-    if len(tokens) > 2 and len(tokens) - len(set(tokens)) > len(tokens) * 0.4:
-        yield "repeated words", 1.0
-    if len(text) > 6 and sum(map(len, tokens)) < len(text) * 0.5:
+def _style(text: str, tokens: list[str], distinct: set[str]) -> Iterator[Sign]:
+    if abstract := len({word[-4:] for word in distinct if len(word) > 6} & _ENDINGS):
+        yield ("abstract words" if abstract > 1 else "abstract word"), 1.0
+    if sentences := text.count(". ") + text.count("? ") + text.count("! "):
+        yield ("many sentences" if sentences > 2 else "two sentences"), 1.0
+    letters = sum(map(len, tokens))
+    if len(tokens) > 3:
+        if letters > 5.2 * len(tokens):
+            yield "long words", 1.0
+        elif letters < 3.8 * len(tokens):
+            yield "short words", 1.0
+        if len(tokens) - len(distinct) > len(tokens) * 0.4:
+            yield "repeated words", 1.0
+    if letters < len(text) * 0.5 and len(text) > 6:
         yield "few letters", 1.0
+
+
+def _knowledge(share: float, unknown: set[str]) -> Iterator[Sign]:
+    """Tell how large a share of the words is unknown, and how those look."""
+    if share < _FEW_UNKNOWN:
+        yield "all words known" if share == 0 else "most words known", 1.0
+        return
+    yield "no word known" if share == 1 else "few words known" if share > 0.5 else "some words known", 1.0
+    odd = " ".join(sorted(unknown))[:_MAX_UNKNOWN]
+    if runs := len(_CONSONANTS.findall(odd)):
+        yield "consonant run", min(runs, 4) / 2
+    if rare := len(_RARE.findall(odd)):
+        yield "rare letters", min(rare, 6) / 3
+    if _KEYBOARD.search(odd):
+        yield "keyboard run", 1.0
+    if _REPEATED.search(odd):
+        yield "repeated character", 1.0
+    if leet := len(_LEET.findall(odd)):
+        yield "leet", min(leet, 4) / 2
+
+
+def _symbols(text: str, tokens: list[str]) -> Iterator[Sign]:
+    if marks := len(_COMBINING.findall(text)):
+        yield "combining marks", min(marks, 6) / 3
+    if blocks := len(_BLOCKS.findall(text)):
+        yield "blocks", min(blocks, 4) / 2
+    if emoji := len(_EMOJI.findall(text)):
+        yield ("many emoji" if emoji > 3 else "emoji"), 1.0
+        if not tokens:
+            yield "only emoji", 1.0
