@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .errors import AuthenticationError, ConfigurationError, PermissionDenied, RequestError
+from .errors import AuthenticationError, ConfigurationError, NotFound, PermissionDenied, RequestError
 from .settings import Settings
 
 __all__ = ["Authenticate", "Gate", "UpstreamKey"]
@@ -71,13 +71,33 @@ class Gate:
             return str(label)
         if self._hashes:
             return self._label(bearer(request))
+        self._check_host(request)
+        return None
+
+    def admit_operator(self, request: Any) -> None:
+        """Let the operator read what is recorded and measured: by the metadata key, or without one in open mode.
+
+        Raises:
+            NotFound: there is no metadata key and the gateway is not open.
+            AuthenticationError: no metadata key was sent, or a wrong one.
+            PermissionDenied: open mode, and a Host that is not served.
+        """
+        key = self._settings.metadata_key
+        if key is not None:
+            if not hmac.compare_digest(_digest_of(bearer(request)), hashlib.sha256(key.encode()).hexdigest()):
+                raise AuthenticationError("Invalid API key", headers={"WWW-Authenticate": "Bearer"})
+        elif self.is_open:
+            self._check_host(request)
+        else:
+            raise NotFound("this route is closed: set SLUICE_METADATA_KEY, and send it as a bearer token")
+
+    def _check_host(self, request: Any) -> None:
         host = re.sub(r":\d*$", "", (request.host or "").lower())
         if host not in self._hosts:
             raise PermissionDenied(
                 f"Host {host[:100]!r} is not served in open mode: add it to SLUICE_ALLOWED_HOSTS, or set keys",
                 code="host_not_allowed",
             )
-        return None
 
     def upstream_key(self, request: Any, given: str | None) -> UpstreamKey:
         """Choose the upstream key; *given* is the body's ``openrouter_api_key``.
@@ -104,8 +124,7 @@ class Gate:
         return UpstreamKey(self._settings.openrouter_api_key, True)
 
     def _label(self, token: str | None) -> str:
-        # WSGI's text is the header's bytes as Latin-1 (PEP 3333): back to the bytes, which are UTF-8 as the keys are.
-        digest = hashlib.sha256((token or "").encode("latin-1", "replace")).hexdigest()
+        digest = _digest_of(token)
         found = None
         for known, label in self._hashes.items():  # all of them, so that the time tells nothing
             if hmac.compare_digest(known, digest):
@@ -119,6 +138,11 @@ def bearer(request: Any) -> str | None:
     """Give the bearer token of a Flask *request* (RFC 6750, section 2.1)."""
     scheme, _, token = str(request.headers.get("Authorization", "")).strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _digest_of(token: str | None) -> str:
+    # WSGI's text is the header's bytes as Latin-1 (PEP 3333): back to the bytes, which are UTF-8 as the keys are.
+    return hashlib.sha256((token or "").encode("latin-1", "replace")).hexdigest()
 
 
 def _usable(key: str, name: str) -> str:

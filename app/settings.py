@@ -52,6 +52,13 @@ class Settings:
     client_keys: bool | None = _setting(
         "SLUICE_CLIENT_KEYS", None, "clients may bring an OpenRouter key; unset: on in open mode, else off"
     )
+    metadata_key: str | None = _setting(
+        "SLUICE_METADATA_KEY",
+        None,
+        "bearer for metadata, metrics and dashboard; unset: they are 404 unless the gateway is open",
+        secret=True,
+        ascii=True,
+    )
     default_model: str = _setting(
         "SLUICE_DEFAULT_MODEL", "nousresearch/hermes-4-70b", "model of a request that names none"
     )

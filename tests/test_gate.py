@@ -9,7 +9,7 @@ import pytest
 from flask import Request
 from werkzeug.test import EnvironBuilder
 
-from app.errors import AuthenticationError, ConfigurationError, PermissionDenied, RequestError
+from app.errors import AuthenticationError, ConfigurationError, NotFound, PermissionDenied, RequestError
 from app.gate import Gate, UpstreamKey
 from app.settings import Settings
 
@@ -101,6 +101,38 @@ def test_keys_are_asked_for_even_in_open_mode() -> None:
     assert not found.is_open
     with pytest.raises(AuthenticationError):
         found.admit(request())
+
+
+OPERATOR = "operator-key"
+
+
+@pytest.mark.parametrize("header", ["Bearer operator-key", "  bEARER   operator-key "])
+@pytest.mark.parametrize("settings", [{"open": True}, {"api_keys": ("a:b",)}, {"authenticate": lambda request: "x"}])
+def test_the_metadata_key_lets_the_operator_in(header: str, settings: dict[str, Any]) -> None:
+    """Whoever else may call, and from any Host."""
+    gate(metadata_key=OPERATOR, **settings).admit_operator(request(header, "any.where"))
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer ", "Bearer b", "Bearer operator-ke", "Basic operator-key"])
+@pytest.mark.parametrize("settings", [{"open": True}, {"api_keys": ("a:b",)}])
+def test_with_a_metadata_key_nothing_else_will_do(header: str | None, settings: dict[str, Any]) -> None:
+    """Neither a caller's key nor open mode; the refusal tells nothing."""
+    with pytest.raises(AuthenticationError, match=r"^Invalid API key$"):
+        gate(metadata_key=OPERATOR, **settings).admit_operator(request(header))
+
+
+@pytest.mark.parametrize("settings", [{"api_keys": ("a:b",)}, {"authenticate": lambda request: "x", "open": True}])
+def test_without_a_metadata_key_there_is_nothing_to_read(settings: dict[str, Any]) -> None:
+    """A caller's key does not open it; the message says what to set."""
+    with pytest.raises(NotFound, match="SLUICE_METADATA_KEY"):
+        gate(**settings).admit_operator(request("Bearer b"))
+
+
+def test_an_open_gateway_shows_its_figures_to_its_own_hosts() -> None:
+    """Without a metadata key, and to no page that rebinds its name."""
+    gate(open=True).admit_operator(request())
+    with pytest.raises(PermissionDenied):
+        gate(open=True).admit_operator(request(host="evil.example"))
 
 
 @pytest.mark.parametrize("label", [None, "", False])
