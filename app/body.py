@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .errors import GatewayError
 from .relay import HEARTBEAT, Stream
 from .sinks import Last
 
@@ -57,6 +58,11 @@ class EventBody(Iterator[bytes]):
         if not block:
             raise StopIteration
         return block
+
+    def fail(self, error: GatewayError) -> None:
+        """End the stream with *error* before anything of it is sent."""
+        self._stream.fail(error)
+        self._stream.close()
 
     def close(self) -> None:
         """End and account for the stream; idempotent."""

@@ -16,6 +16,7 @@ __all__ = [
     "DeadlineExceeded",
     "Draining",
     "GatewayError",
+    "HostError",
     "InternalError",
     "LengthRequired",
     "MethodNotAllowed",
@@ -127,6 +128,12 @@ class ConfigurationError(GatewayError):
 
 class InternalError(GatewayError):
     """A fault of ours; its cause is in the log only."""
+
+
+class HostError(GatewayError):
+    """The application around the gateway does what a stream does not survive; said to whoever sets it up."""
+
+    code = "host_error"
 
 
 class RequestError(GatewayError):

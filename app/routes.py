@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable
 
 from flask import Blueprint, Response, g, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .errors import GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
 from .gateway import Gateway
@@ -43,11 +43,16 @@ def make_blueprint(gateway: Gateway, name: str, import_name: str, url_prefix: st
     blueprint.after_request(_sign)
     blueprint.register_error_handler(GatewayError, error_reply)
     blueprint.register_error_handler(HTTPException, _translated)
+    for code in default_exceptions:
+        blueprint.register_error_handler(code, _translated)  # or handlers of the application's for a code go before
     blueprint.register_error_handler(Exception, _unexpected)
     return blueprint
 
 
 def _translated(error: HTTPException) -> Response | HTTPException:
+    cause = getattr(error, "original_exception", None)
+    if isinstance(cause, GatewayError):
+        return error_reply(cause)  # raised in a hook behind the view, where Flask asks no other handler
     code = error.code or 500
     if code < 400:
         return error  # a redirect of the router
@@ -71,6 +76,8 @@ def _unknown(routes: Iterable[Route]) -> View:
         path = "/models/<path:model_id>" if rest.startswith("models/") else f"/{rest}"
         if path in methods:
             allowed = ", ".join(sorted(methods[path]))
+            if request.method == "OPTIONS":
+                return Response(status=204, headers={"Allow": allowed})  # a host's CORS extension adds the rest
             raise MethodNotAllowed(
                 f"/v1/{rest[:100]} takes {allowed}, not {request.method}", headers={"Allow": allowed}
             )

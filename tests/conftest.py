@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from werkzeug.serving import make_server
 
-from app import create_app
+from app import create_app, create_blueprint
 from app.demo import DemoUpstream
 from app.gateway import Gateway
 from app.record import Record
 from tests.servers import RawStream, open_stream, wait_until
+
+Change = Callable[[Flask], None]
+"""What a test does to a host application."""
 
 QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say something."}]}
 
@@ -116,3 +120,32 @@ def serve(upstream: DemoUpstream, tmp_path: Path) -> Iterator[Callable[..., Serv
 def served(serve: Callable[..., Served]) -> Served:
     """Give a gateway with the shipped settings, the pipeline off."""
     return serve()
+
+
+@pytest.fixture
+def host(upstream: DemoUpstream, tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Give a function that serves a host application, changed as it is told, with the gateway in front of upstream.
+
+    Options are those of the blueprint, and settings by name.
+    """
+    started: list[Served] = []
+
+    def start(change: Change, app: Flask | None = None, **options: Any) -> Served:
+        records: list[Record] = []
+        app = app or Flask("host")
+        settings = {
+            "SLUICE_OPEN": "on",
+            "SLUICE_PIPELINE": "off",
+            "OPENROUTER_API_KEY": "sk-or-v1-operator",
+            "OPENROUTER_BASE_URL": upstream.base_url,
+            "SLUICE_DATABASE_URL": f"sqlite:///{tmp_path}/records.db",
+        }
+        settings |= {name: options.pop(name) for name in tuple(options) if name.isupper()}
+        app.register_blueprint(create_blueprint(settings, recorder=records.append, **options))
+        change(app)
+        started.append(Served(app, records))
+        return started[-1]
+
+    yield start
+    for served in started:
+        served.stop()

@@ -13,7 +13,7 @@ FILES = sorted(path for path in APP.rglob("*.py"))
 NAMES = [path.relative_to(APP).with_suffix("").as_posix() for path in FILES]
 MODULES = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
-FLASK = {"cli", "factory", "payload", "reply", "routes", "testing"}
+FLASK = {"cli", "event_response", "factory", "payload", "reply", "routes", "testing"}
 REQUESTS = {"transport", "upstream"}
 
 

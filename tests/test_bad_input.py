@@ -120,12 +120,18 @@ def test_a_huge_body_is_a_413(serve: Callable[..., Served], upstream: DemoUpstre
     assert not upstream.requests
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
 def test_another_method_is_a_405(served: Served, method: str) -> None:
     """The error names the method that is taken."""
     with request(method, served.chat_url) as response:
         assert (405, "POST") == (response.status, response.headers["allow"])
         assert_error(response.json(), "method_not_allowed")
+
+
+def test_options_tells_the_methods(served: Served) -> None:
+    """Whoever asks what a route takes is told, as extensions for CORS rely on."""
+    with request("OPTIONS", served.chat_url) as response:
+        assert (204, "POST") == (response.status, response.headers["allow"])
 
 
 @pytest.mark.parametrize(

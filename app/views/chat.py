@@ -7,6 +7,7 @@ from flask import Response, g, request
 from ..body import EventBody
 from ..chat import parse_request
 from ..errors import GatewayError
+from ..event_response import event_response
 from ..gate import UpstreamKey
 from ..gateway import Gateway
 from ..payload import read_body
@@ -19,8 +20,6 @@ from ..sinks import AnswerSink, EventSink, Last
 from .route import Route
 
 __all__ = ["routes"]
-
-_STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 
 
 def routes(gateway: Gateway) -> list[Route]:
@@ -79,9 +78,7 @@ class _ChatCompletions:
             stream.wait_for_word(gateway.settings.commit_after)
             if stream.error is not None and not stream.has_begun:
                 return _refuse(stream, record)
-        response = Response(EventBody(stream), mimetype="text/event-stream", direct_passthrough=True)
-        response.headers.update(_STREAM_HEADERS)
-        return response
+        return event_response(EventBody(stream))
 
 
 def _whole(stream: Stream, record: Record) -> Response:
