@@ -1,8 +1,7 @@
-"""The client of upstream: one Session, prepared requests, and every foreign exception made one of ours."""
+"""The client of upstream: one adapter, prepared requests, and every foreign exception made one of ours."""
 
 from __future__ import annotations
 
-import http.cookiejar
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,7 +48,13 @@ class UpstreamClient:
             "retry_after_max": settings.retry_after_max,
         }
         self._adapter = Adapter(settings.max_streams + 50, settings.max_event_bytes, retries)
-        self._session = _session(settings, self._adapter)
+        proxy = settings.upstream_proxy
+        # Nothing looks at the environment: neither at netrc, which would replace our Authorization, nor at proxies.
+        self._options: dict[str, Any] = {
+            "stream": True,
+            "verify": settings.ca_bundle or True,
+            "proxies": {"http": proxy, "https": proxy} if proxy else {},
+        }
         self._template = self._prepare("POST", "/chat/completions", {"Accept": "text/event-stream, application/json"})
 
     def open(self, call: Call, body: bytes, key: str | None, *, own_key: bool) -> StreamResponse:
@@ -107,7 +112,7 @@ class UpstreamClient:
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._session.close()
+        self._adapter.close()
 
     def _prepare(self, method: str, path: str, headers: dict[str, str]) -> requests.PreparedRequest:
         settings = self.settings
@@ -119,17 +124,11 @@ class UpstreamClient:
         return requests.Request(method, self.base_url + path, headers={**own, **headers}).prepare()
 
     def _send(self, call: Call, request: requests.PreparedRequest, read_timeout: float | None = None) -> StreamResponse:
-        timeout = (self.settings.connect_timeout, read_timeout)
+        timeout: Any = (self.settings.connect_timeout, read_timeout)
         try:
             with self._adapter.carrying(call):
-                response = self._session.send(
-                    request,
-                    stream=True,
-                    timeout=timeout,
-                    allow_redirects=False,
-                    verify=self._session.verify,
-                    proxies=self._session.proxies,
-                )
+                # Straight to the adapter: cookies and redirects, which a Session would look after, are refused.
+                response = self._adapter.send(request, timeout=timeout, **self._options)
         except (requests.RequestException, *Broken) as error:
             raise self._unreachable(call, error) from error
         assert isinstance(response, StreamResponse)
@@ -174,19 +173,6 @@ class UpstreamClient:
         elif 400 <= status <= 599:
             error.status = status
         return _told(error, call)
-
-
-def _session(settings: Settings, adapter: Adapter) -> requests.Session:
-    session = requests.Session()
-    # Neither netrc, which would replace our Authorization, nor proxies or CA bundles of the environment.
-    session.trust_env = False
-    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-    session.verify = settings.ca_bundle or True
-    if settings.upstream_proxy:
-        session.proxies = {"http": settings.upstream_proxy, "https": settings.upstream_proxy}
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    return session
 
 
 def _read(response: StreamResponse, limit: int, until: float | None) -> bytes:
