@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types check budgets fit clean
+.PHONY: run test lint types check budgets bench fit clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m app serve
@@ -22,6 +22,11 @@ check: lint types test
 
 budgets: $(VENV)/.dev
 	$(BIN)/python benchmarks/budgets.py
+
+# Compares streaming through Sluice with nginx, on a quiet machine; PEERS="--peer NAME=PID=URL=KEY" adds others.
+bench: $(VENV)/.dev
+	$(BIN)/pip install --quiet -r requirements-bench.txt
+	$(BIN)/python benchmarks/bench.py $(PEERS)
 
 # Fits AutoTune's model anew from the labelled messages; the result is the same to the byte.
 fit: $(VENV)/.dev

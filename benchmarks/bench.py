@@ -1,0 +1,214 @@
+"""Measure what streaming through Sluice costs, as ratios to nginx in the same run, and write the figures down.
+
+Usage: bench.py [--runs N] [--only WORKLOAD ...] [--peer NAME=PID=URL[=KEY] ...] [--no-write]
+
+A peer is any OpenAI-compatible gateway that runs already, its upstream pointed at ``--upstream`` (a port that this
+command's own upstream then uses). Medians of all runs go to ``benchmarks/RESULTS.md`` and ``results.json``, plots to
+``docs/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks import report, servers
+from benchmarks.gauge import Gauge
+from benchmarks.servers import Server
+
+HERE = Path(__file__).resolve().parent
+STAGES_ON = {
+    "SLUICE_STM_MODE": "live",
+    "SLUICE_STM_MODULES": "hedge_reducer,direct_mode,casual_mode",
+    "SLUICE_PARSELTONGUE": "on",
+    "SLUICE_PARSELTONGUE_TRIGGERS": "alpha,beta",
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the load client does; ``per`` is what the CPU time is divided by."""
+
+    name: str
+    options: tuple[str, ...]
+    per: str = "chunks"
+    is_fresh: bool = False
+    tls: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+PACED = ("--streams", "100", "--chunks", "100", "--gap-ms", "50")
+FIREHOSE = ("--streams", "50", "--total", "200", "--chunks", "400")
+WARM_UP = ("--streams", "10", "--chunks", "20")
+"""Imports and first-time caches are no part of the cost of a stream."""
+WORKLOADS = {
+    work.name: work
+    for work in (
+        Workload("firehose", FIREHOSE),
+        Workload("paced", PACED),
+        Workload("hold", ("--streams", "1000", "--chunks", "15", "--gap-ms", "1000"), is_fresh=True),
+        Workload("short", ("--streams", "20", "--total", "1000", "--chunks", "1"), per="done"),
+        Workload("tls", FIREHOSE, tls=True),
+        Workload("pipeline", PACED, settings=tuple(STAGES_ON.items())),
+    )
+}
+
+
+def measure(server: Server, options: tuple[str, ...], per: str) -> dict[str, Any]:
+    """Put one load on one server; give what the client and the gauge saw.
+
+    Raises:
+        RuntimeError: a stream failed: such figures count for nothing.
+    """
+    command = [sys.executable, str(HERE / "load.py"), server.url, "--key", server.key, *options]
+    with Gauge(server.pid) as gauge:
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, Any] = json.loads(output)
+    if found["failed"]:
+        raise RuntimeError(f"{server.name}: {found['failed']} streams failed: {found['failures']}")
+    found["cpu_us"] = round(gauge.cpu / found[per] * 1e6, 2)
+    found["memory_kb_per_stream"] = round((gauge.peak - gauge.memory) / 1024 / int(options[1]), 1)
+    return found
+
+
+class Lineup:
+    """The servers that run for the whole sitting, and fresh ones where a workload wants them."""
+
+    def __init__(self, stack: contextlib.ExitStack, port: int | None) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self._stack = stack
+        self._pair = servers.certificate(folder)
+        self.plain = stack.enter_context(servers.pace(port=port))
+        self.secure = stack.enter_context(servers.pace(self._pair))
+        self._standing: dict[str, list[Server]] = {}
+
+    @contextlib.contextmanager
+    def servers_for(self, work: Workload) -> Iterator[list[Server]]:
+        """Give nginx and Sluice for a workload."""
+        if work.is_fresh:
+            with contextlib.ExitStack() as stack:
+                yield self._start(work, stack)
+            return
+        kind = "tls" if work.tls else repr(work.settings)
+        if kind not in self._standing:
+            self._standing[kind] = self._start(work, self._stack)
+        yield self._standing[kind]
+
+    def _start(self, work: Workload, stack: contextlib.ExitStack) -> list[Server]:
+        upstream = self.secure if work.tls else self.plain
+        settings = dict(work.settings) | ({"SLUICE_CA_BUNDLE": str(self._pair[0])} if work.tls else {})
+        floor = stack.enter_context(servers.nginx(upstream))
+        started = [floor, stack.enter_context(servers.gateway(upstream, **settings))]
+        if not work.is_fresh:
+            for server in started:
+                measure(server, WARM_UP, "chunks")
+        return started
+
+
+def sitting(names: list[str], runs: int, peers: list[Server], port: int | None) -> dict[str, dict[str, list[Any]]]:
+    """Run every workload *runs* times against every server; give the findings by workload and server."""
+    found: dict[str, dict[str, list[Any]]] = {name: {} for name in names}
+    with contextlib.ExitStack() as stack:
+        lineup = Lineup(stack, port)
+        direct = Server("direct", 1, f"{lineup.plain}{servers.PATH}")
+        for run in range(runs):
+            for name in names:
+                work = WORKLOADS[name]
+                with lineup.servers_for(work) as own:
+                    others = [] if work.tls or work.settings else peers
+                    for server in [*own, *others, *([direct] if name == "paced" else [])]:
+                        figures = measure(server, work.options, work.per)
+                        found[name].setdefault(server.name, []).append(figures)
+                        print(run + 1, name, server.name, json.dumps(figures), file=sys.stderr, flush=True)
+    return found
+
+
+def scaling() -> dict[str, list[dict[str, Any]]]:
+    """Measure CPU per chunk over numbers of streams and of chunks, and one answer of 200,000 chunks, fresh each."""
+    found: dict[str, list[dict[str, Any]]] = {"streams": [], "chunks": [], "long": []}
+    with servers.pace() as upstream:
+        for streams in (10, 100, 500, 1000, 2000):
+            options = ("--streams", str(streams), "--chunks", "20", "--gap-ms", str(max(50, streams)))
+            with servers.gateway(upstream) as server:
+                measure(server, WARM_UP, "chunks")
+                found["streams"].append({"at": streams, **measure(server, options, "chunks")})
+        for chunks in (10, 100, 1000, 10_000):
+            total = max(10, 20_000 // chunks)
+            options = ("--streams", "10", "--total", str(total), "--chunks", str(chunks))
+            with servers.gateway(upstream) as server:
+                measure(server, WARM_UP, "chunks")
+                found["chunks"].append({"at": chunks, "streams": 10, **measure(server, options, "chunks")})
+        with servers.gateway(upstream) as server:
+            measure(server, ("--streams", "1", "--chunks", "20000"), "chunks")
+            found["long"].append({"at": 200_000, **measure(server, ("--streams", "1", "--chunks", "200000"), "chunks")})
+    return found
+
+
+def medians(found: dict[str, dict[str, list[Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Give each figure's median over the runs."""
+
+    def of(runs: list[Any], *path: str) -> float:
+        values = []
+        for run in runs:
+            for name in path:
+                run = run[name]
+            values.append(run)
+        return round(median(values), 2)
+
+    return {
+        name: {
+            server: {
+                "cpu_us": of(runs, "cpu_us"),
+                "memory_kb_per_stream": of(runs, "memory_kb_per_stream"),
+                "first_p50_ms": of(runs, "first_ms", "p50"),
+                "first_p99_ms": of(runs, "first_ms", "p99"),
+                "transit_p50_ms": of(runs, "transit_ms", "p50"),
+                "transit_p99_ms": of(runs, "transit_ms", "p99"),
+                "runs": len(runs),
+            }
+            for server, runs in by_server.items()
+        }
+        for name, by_server in found.items()
+    }
+
+
+def peer(text: str) -> Server:
+    """Read NAME=PID=URL[=KEY]."""
+    name, pid, url, *key = text.split("=", 3)
+    return Server(name, int(pid), url, *key)
+
+
+def main() -> None:
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
+    parser.add_argument("--peer", action="append", default=[], type=peer)
+    parser.add_argument("--upstream", type=int, help="port of the paced upstream, for peers that are set up already")
+    parser.add_argument("--no-scaling", action="store_true")
+    parser.add_argument("--no-write", action="store_true")
+    options = parser.parse_args()
+    found = medians(sitting(options.only, options.runs, options.peer, options.upstream))
+    result = {
+        "machine": report.machine(),
+        "workloads": found,
+        "scaling": {} if options.no_scaling else scaling(),
+    }
+    print(report.markdown(result))
+    if not options.no_write:
+        report.write(result)
+
+
+if __name__ == "__main__":
+    main()

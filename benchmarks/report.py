@@ -1,0 +1,126 @@
+"""The figures of a benchmark as a page, as data and as plots."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+__all__ = ["machine", "markdown", "write"]
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMITS = {"firehose": 3.0, "paced": 6.0, "hold": 8.0, "short": 19.0}
+"""The most that Sluice's CPU time may be, as a multiple of nginx'."""
+INTRODUCTION = """# What streaming costs
+
+Made by `make bench`. CPU time of the whole process tree, one worker each, divided by the chunks (in `short`: by the
+requests) that it relayed; ratios are to nginx, which passes bytes on and parses nothing, in the same run. Only figures
+of one sitting are compared. Sluice runs as it ships: keys, record, metrics and the default pipeline on; in `pipeline`
+with every stage on and STM live.
+
+| workload | what |
+|---|---|
+| firehose | 200 answers of 400 chunks, 50 at once, as fast as they go |
+| paced | 100 streams at once, 100 chunks each, 20 a second |
+| hold | 1,000 streams at once, 15 chunks each, one a second, in fresh processes |
+| short | 1,000 answers of one chunk, 20 at once |
+| tls | firehose, with TLS to upstream |
+| pipeline | paced, with every stage on and STM live |
+"""
+
+
+def machine() -> dict[str, Any]:
+    """Say where and of what the figures are."""
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return {
+        "date": date.today().isoformat(),
+        "commit": commit.stdout.strip() or "unknown",
+        "processor": names[0].partition(":")[2].strip() if names else platform.machine(),
+        "cores": len(names),
+        "python": platform.python_version(),
+        "system": platform.release(),
+    }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Make the page."""
+    where = result["machine"]
+    parts = [
+        INTRODUCTION,
+        f"{where['date']}, commit {where['commit']}, {where['processor']}, {where['cores']} cores, Python"
+        f" {where['python']}.\n",
+        _table(result["workloads"]),
+    ]
+    if result["scaling"]:
+        parts.append(_scaling(result["scaling"]))
+    return "\n".join(parts)
+
+
+def _table(workloads: dict[str, Any]) -> str:
+    lines = [
+        "| workload | server | CPU, µs | ratio | at most | first chunk p50 / p99, ms | transit p50 / p99, ms"
+        " | KB a stream | runs |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, by_server in workloads.items():
+        floor = by_server["nginx"]["cpu_us"]
+        for server, figures in by_server.items():
+            is_direct = server == "direct"
+            limit = LIMITS.get(name, "") if server == "sluice" else ""
+            cpu = "" if is_direct else f"{figures['cpu_us']:.1f}"
+            ratio = "" if is_direct else f"{figures['cpu_us'] / floor:.2f}"
+            memory = figures["memory_kb_per_stream"] if name == "hold" else ""
+            lines.append(
+                f"| {name} | {server} | {cpu} | {ratio} | {limit}"
+                f" | {figures['first_p50_ms']:.1f} / {figures['first_p99_ms']:.1f}"
+                f" | {figures['transit_p50_ms']:.2f} / {figures['transit_p99_ms']:.2f} | {memory} | {figures['runs']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _scaling(scaling: dict[str, list[dict[str, Any]]]) -> str:
+    lines = [
+        "## How the cost grows\n",
+        "| what | at | CPU a chunk, µs | most memory above the start, KB |",
+        "|---|---|---|---|",
+    ]
+    names = {"streams": "streams at once", "chunks": "chunks an answer", "long": "one answer of chunks"}
+    for name, rows in scaling.items():
+        for row in rows:
+            memory = row["memory_kb_per_stream"] * (row["at"] if name == "streams" else row.get("streams", 1))
+            lines.append(f"| {names[name]} | {row['at']:,} | {row['cpu_us']:.1f} | {memory:,.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(result: dict[str, Any]) -> None:
+    """Write the page, the data and the plots."""
+    (ROOT / "benchmarks" / "results.json").write_text(json.dumps(result, indent=1) + "\n")
+    (ROOT / "benchmarks" / "RESULTS.md").write_text(markdown(result))
+    _plot(result["workloads"])
+
+
+def _plot(workloads: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "sluice"
+    from matplotlib import pyplot
+
+    shown = [name for name in ("firehose", "paced", "hold", "short") if name in workloads]
+    if not shown:
+        return
+    figure, axes = pyplot.subplots(1, len(shown), figsize=(3 * len(shown), 3.2))
+    for axis, name in zip([axes] if len(shown) == 1 else axes, shown, strict=True):
+        by_server = {server: figures for server, figures in workloads[name].items() if server != "direct"}
+        floor = by_server["nginx"]["cpu_us"]
+        bars = axis.bar(list(by_server), [figures["cpu_us"] / floor for figures in by_server.values()], color="#2f6f8f")
+        axis.bar_label(bars, fmt="%.1f")
+        axis.set_title(name)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.supylabel("CPU time, nginx = 1")
+    figure.tight_layout()
+    figure.savefig(ROOT / "docs" / "speed.svg", metadata={"Date": None})
