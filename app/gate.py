@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .access import Caller, Key, KeyRing
 from .errors import AuthenticationError, ConfigurationError, NotFound, PermissionDenied, RequestError
 from .settings import Settings
 
@@ -44,9 +45,9 @@ class Gate:
     def __init__(self, settings: Settings, authenticate: Authenticate | None = None) -> None:
         self._settings = settings
         self._authenticate = authenticate
-        self._hashes = dict(_hashed(entry) for entry in settings.api_keys)
+        self.keys = KeyRing(settings.api_keys, settings.api_keys_file)
         self._hosts = _LOCAL | {host.lower() for host in settings.allowed_hosts}
-        if not (authenticate or self._hashes or settings.open):
+        if not (authenticate or self.keys.is_used or settings.open):
             raise ConfigurationError(
                 "nobody could call: set SLUICE_API_KEYS=label:key, or SLUICE_OPEN=on to serve without keys,"
                 " or pass `authenticate` to create_blueprint"
@@ -55,10 +56,10 @@ class Gate:
     @property
     def is_open(self) -> bool:
         """Whether callers need no key."""
-        return not self._authenticate and not self._hashes
+        return not self._authenticate and not self.keys.is_used
 
-    def admit(self, request: Any) -> str | None:
-        """Give the label of the caller of a Flask *request*; None in open mode.
+    def admit(self, request: Any) -> Caller:
+        """Give the caller of a Flask *request*.
 
         Raises:
             AuthenticationError: no key, or an unknown one.
@@ -68,11 +69,12 @@ class Gate:
             label = self._authenticate(request)
             if not label:
                 raise AuthenticationError("Invalid API key")
-            return str(label)
-        if self._hashes:
-            return self._label(bearer(request))
+            return Caller(str(label))
+        if self.keys.is_used:
+            key = self._key(bearer(request))
+            return Caller(key.label, key)
         self._check_host(request)
-        return None
+        return Caller(None)
 
     def admit_operator(self, request: Any) -> None:
         """Let the operator read what is recorded and measured: by the metadata key, or without one in open mode.
@@ -123,12 +125,8 @@ class Gate:
             return UpstreamKey(_usable(token, "Authorization"), False)
         return UpstreamKey(self._settings.openrouter_api_key, True)
 
-    def _label(self, token: str | None) -> str:
-        digest = _digest_of(token)
-        found = None
-        for known, label in self._hashes.items():  # all of them, so that the time tells nothing
-            if hmac.compare_digest(known, digest):
-                found = label
+    def _key(self, token: str | None) -> Key:
+        found = self.keys.find(_digest_of(token))
         if not token or found is None:
             raise AuthenticationError("Invalid API key", headers={"WWW-Authenticate": "Bearer"})
         return found
@@ -149,22 +147,3 @@ def _usable(key: str, name: str) -> str:
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise RequestError(f"{name}: expected a key of printable ASCII", param=name)
     return key
-
-
-def _hashed(entry: str) -> tuple[str, str]:
-    """Read one ``label:key`` or ``label:sha256:hex``; give hash and label."""
-    label, colon, key = entry.partition(":")
-    if not (label and colon and key):
-        raise ConfigurationError(
-            "SLUICE_API_KEYS: expected label:key or label:sha256:hex, got an entry without a label"
-        )
-    if key.startswith(_CLIENT_PREFIX):
-        raise ConfigurationError(
-            f"SLUICE_API_KEYS: the key of {label!r} starts with {_CLIENT_PREFIX}, which marks OpenRouter's own keys"
-        )
-    if key.startswith("sha256:"):
-        digest = key.removeprefix("sha256:").lower()
-        if not re.fullmatch(r"[0-9a-f]{64}", digest):
-            raise ConfigurationError(f"SLUICE_API_KEYS: the hash of {label!r} is not 64 hex digits")
-        return digest, label
-    return hashlib.sha256(key.encode()).hexdigest(), label

@@ -49,6 +49,9 @@ class Settings:
     api_keys: tuple[str, ...] = _setting(
         "SLUICE_API_KEYS", (), "gateway keys: `label:key` or `label:sha256:hex`, comma-separated", secret=True
     )
+    api_keys_file: str | None = _setting(
+        "SLUICE_API_KEYS_FILE", None, "TOML file of gateway keys and their rules; read again when it changes"
+    )
     client_keys: bool | None = _setting(
         "SLUICE_CLIENT_KEYS", None, "clients may bring an OpenRouter key; unset: on in open mode, else off"
     )

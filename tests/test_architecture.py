@@ -142,7 +142,7 @@ def test_flask_is_known_at_the_edge_only(path: Path) -> None:
         ("chat", {"errors", "pipeline", "settings", "wire"}),
         ("chunks", {"errors", "pipeline", "wire"}),
         ("answer", {"pipeline"}),
-        ("gate", {"errors", "settings"}),
+        ("gate", {"access", "errors", "settings"}),
         ("models", {"errors", "upstream"}),
     ],
 )  # fmt: skip

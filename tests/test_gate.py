@@ -44,8 +44,8 @@ def test_nobody_is_let_in_by_default() -> None:
 
 def test_a_known_key_gives_its_label(keyed: Gate) -> None:
     """Plain and hashed keys are both known, and the scheme's case and blanks do not matter."""
-    assert "one" == keyed.admit(request("Bearer first:with:colons"))
-    assert "two" == keyed.admit(request("  bEARER   second "))
+    assert "one" == keyed.admit(request("Bearer first:with:colons")).label
+    assert "two" == keyed.admit(request("  bEARER   second ")).label
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_any_other_key_is_refused_in_the_same_words(keyed: Gate, header: str | N
 )
 def test_open_mode_serves_the_machine_itself_and_named_hosts(host: str) -> None:
     """With or without a port, in any case."""
-    assert gate(open=True, allowed_hosts=("my.HOST",)).admit(request(host=host)) is None
+    assert gate(open=True, allowed_hosts=("my.HOST",)).admit(request(host=host)).label is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_an_open_gateway_shows_its_figures_to_its_own_hosts() -> None:
 @pytest.mark.parametrize("label", [None, "", False])
 def test_a_hosts_own_check_takes_the_place_of_keys(label: Any) -> None:
     """Its label is the caller's; nothing means no."""
-    assert "team" == gate(lambda request: "team").admit(request(host="any.where"))
+    assert "team" == gate(lambda request: "team").admit(request(host="any.where")).label
     with pytest.raises(AuthenticationError, match=r"^Invalid API key$"):
         gate(lambda request: label, open=True, api_keys=("a:b",)).admit(request("Bearer b"))
 
@@ -225,6 +225,6 @@ def test_a_key_beyond_ascii_is_known_by_its_bytes() -> None:
     """Clients send UTF-8, WSGI shows it as Latin-1."""
     keyed = gate(api_keys=("one:schlüssel",))
 
-    assert "one" == keyed.admit(request("Bearer " + "schlüssel".encode().decode("latin-1")))
+    assert "one" == keyed.admit(request("Bearer " + "schlüssel".encode().decode("latin-1"))).label
     with pytest.raises(AuthenticationError):
         keyed.admit(request("Bearer schlüssel"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Response, g, request
 
+from ..access import Caller, apply_rules
 from ..body import EventBody
 from ..chat import parse_request
 from ..errors import GatewayError
@@ -38,21 +39,23 @@ class _ChatCompletions:
         gateway = self._gateway
         record = gateway.new_record()
         record.request_id = g.sluice_request_id
-        record.key_label = gateway.gate.admit(request)
+        caller = gateway.gate.admit(request)
+        record.key_label = caller.label
         try:
-            run, key = self._prepare(record)
+            run, key = self._prepare(record, caller)
             gateway.enter()
         except GatewayError as error:
             _reject(record, error)
             raise
         return self._relay(run, record, key)
 
-    def _prepare(self, record: Record) -> tuple[Run, UpstreamKey]:
+    def _prepare(self, record: Record, caller: Caller) -> tuple[Run, UpstreamKey]:
         gateway = self._gateway
         asked = parse_request(read_body(gateway.settings.max_body_bytes), gateway.settings, gateway.own_fields)
         record.stream = asked.stream
         model = asked.body.get("model")
         record.requested_model = model if isinstance(model, str) else None
+        apply_rules(caller.key, asked)
         key = gateway.gate.upstream_key(request, asked.options.get("openrouter_api_key"))
         return gateway.pipeline.run(asked), key
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Response
 
 from ..drain import drain
@@ -24,6 +26,11 @@ def routes(gateway: Gateway) -> list[Route]:
         """Say whether new requests are welcome."""
         if drain.has_begun:
             return json_reply({"status": "draining"}, 503)
-        return json_reply({"status": "ready", "open_streams": gateway.open_streams})
+        found: dict[str, Any] = {"status": "ready", "open_streams": gateway.open_streams}
+        gateway.gate.keys.refresh()
+        if gateway.gate.keys.failure is not None:
+            # Which file and what is wrong with it is the operator's business, and in the log.
+            found["warnings"] = ["SLUICE_API_KEYS_FILE cannot be read again: the keys read before stay in use"]
+        return json_reply(found)
 
     return [Route("GET", "/health", health), Route("GET", "/ready", ready)]

@@ -1,0 +1,10 @@
+"""What stands behind the gate: keys and what each may do, and how much of it; nothing here knows Flask."""
+
+from __future__ import annotations
+
+from .caller import Caller
+from .key import Key
+from .keyring import KeyRing
+from .rules import apply_rules
+
+__all__ = ["Caller", "Key", "KeyRing", "apply_rules"]
