@@ -9,8 +9,9 @@ from . import wire
 from .errors import RequestError
 from .pipeline import ChatRequest
 from .settings import Settings
+from .shape import BOOLEAN, STRING, array_of, ascii_of, object_of, one_of, or_null
 
-__all__ = ["OWN_FIELDS", "make_request", "parse_object", "parse_request"]
+__all__ = ["FIELDS", "OWN_FIELDS", "make_request", "parse_object", "parse_request"]
 
 OWN_FIELDS = frozenset(
     {
@@ -31,6 +32,25 @@ OWN_FIELDS = frozenset(
 """Request fields that are ours: they never go upstream, whether their stage runs or not."""
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_CONTENT = {"type": ["string", "array", "null"], "items": {"type": "object"}}
+_MESSAGE = object_of({"role": one_of(_ROLES), "content": _CONTENT}, ["role"])
+FIELDS: dict[str, dict[str, Any]] = {
+    "messages": array_of(_MESSAGE, minItems=1),
+    "model": or_null(STRING, minLength=1, description="Left out with `models`: none; else the operator's default."),
+    "models": or_null({"type": "array"}, description="Models to fall back to, as OpenRouter takes them."),
+    "stream": or_null(BOOLEAN, default=False),
+    "stream_options": or_null({"type": "object"}, description="include_usage: true asks for the usage chunk."),
+    "openrouter_api_key": or_null(ascii_of("!-~"), description="Your own upstream key, where taken."),
+    "custom_system_prompt": or_null(STRING, description="Put before the messages as a system message."),
+}
+"""What is checked of a request, whatever the pipeline: a JSON Schema for each field. All others go upstream."""
+
+_WORDS: dict[str, tuple[type, str]] = {
+    "boolean": (bool, "true or false"),
+    "string": (str, "text"),
+    "array": (list, "a list"),
+    "object": (dict, "an object"),
+}
 _LIMITS = ("max_tokens", "max_completion_tokens", "reasoning")
 
 
@@ -97,12 +117,9 @@ def _prepared(
 
 
 def _check(body: dict[str, Any]) -> None:
-    _expect(body, "stream", bool, "true or false")
-    _expect(body, "stream_options", dict, "an object")
-    _expect(body, "openrouter_api_key", str, "text")
-    _expect(body, "custom_system_prompt", str, "text")
-    _expect(body, "model", str, "text")
-    _expect(body, "models", list, "a list of model ids")
+    for name, schema in FIELDS.items():
+        if name != "messages":
+            _expect(body, name, *_WORDS[schema["type"][0]])
     if body.get("model") == "":
         raise RequestError("model: expected a model id, got empty text", param="model")
     messages = body.get("messages")

@@ -16,7 +16,7 @@ from .gate import Authenticate
 from .gateway import Gateway, log_record
 from .pipeline import Stage
 from .record import Recorder
-from .routes import make_blueprint
+from .routes import EXTRAS, make_blueprint
 from .settings import Settings
 
 __all__ = ["Sluice", "create_app", "create_blueprint"]
@@ -30,6 +30,7 @@ def create_blueprint(
     recorder: Recorder = log_record,
     name: str = "sluice",
     url_prefix: str | None = None,
+    extras: Iterable[str] = (),
 ) -> Blueprint:
     """Make a blueprint that serves the gateway below *url_prefix*.
 
@@ -40,6 +41,7 @@ def create_blueprint(
         recorder: takes each finished record; must not block.
         name: the blueprint's name, another one for each further gateway in an application.
         url_prefix: where it is mounted.
+        extras: what to serve beside ``/v1``: ``"openapi"`` for the document at ``/openapi.json``.
 
     Raises:
         ConfigurationError: a setting is wrong, or nothing says who may call.
@@ -47,7 +49,7 @@ def create_blueprint(
     if not isinstance(settings, Settings):
         settings = Settings.from_mapping(os.environ, settings or {})
     gateway = Gateway(settings, stages=tuple(stages), authenticate=authenticate, recorder=recorder)
-    blueprint = make_blueprint(gateway, name, __name__, url_prefix)
+    blueprint = make_blueprint(gateway, name, __name__, url_prefix, tuple(extras))
 
     def mounted(state: BlueprintSetupState) -> None:
         gateway.keep_in(state.app.instance_path)
@@ -82,11 +84,13 @@ class Sluice:
 def create_app(settings: Settings | Mapping[str, Any] | None = None, **options: Any) -> Flask:
     """Make the application that serves the gateway and nothing else; *options* as ``create_blueprint`` takes them.
 
+    All extras are served unless *options* name some.
+
     Raises:
         ConfigurationError: as ``create_blueprint``.
     """
     app = Flask(__name__, static_folder=None)
-    app.register_blueprint(create_blueprint(settings, **options))
+    app.register_blueprint(create_blueprint(settings, **{"extras": EXTRAS, **options}))
     app.register_error_handler(HTTPException, _told)
     return app
 

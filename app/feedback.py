@@ -13,9 +13,10 @@ from .errors import GatewayError, NotFound, RequestError
 from .journal import Journal
 from .learning import NEUTRAL, adjustment, weight
 from .offload import offload
+from .shape import NUMBER, STRING, ascii_of, object_of, one_of, or_null
 from .stores import FeedbackTable, RecordTable, StoreError
 
-__all__ = ["CONTEXTS", "Feedback"]
+__all__ = ["CONTEXTS", "TAKES", "Feedback", "StoreAway"]
 
 log = logging.getLogger("sluice")
 
@@ -28,6 +29,25 @@ _BOUNDS = {
     "presence_penalty": (-2.0, 2.0),
     "repetition_penalty": (0.0, 2.0),
 }
+_MAX_ID = 128
+TAKES = object_of(
+    {
+        "message_id": ascii_of(" -~", _MAX_ID, description="The completion's id."),
+        "context_type": one_of(CONTEXTS),
+        "rating": {"enum": [1, -1]},
+        "params": or_null(
+            object_of(
+                {name: {**NUMBER, "minimum": low, "maximum": high} for name, (low, high) in _BOUNDS.items()},
+                (),
+                additionalProperties=False,
+            )
+        ),
+        "model": or_null(STRING),
+        "response_text": or_null(STRING),
+    },
+    ["message_id", "context_type", "rating"],
+)
+"""What a rating holds, as a JSON Schema."""
 _REFRESH = 3.0
 """Seconds for which what was learned is not read anew."""
 
@@ -176,8 +196,10 @@ def _summary(kinds: Mapping[int, int]) -> dict[str, Any]:
 
 def _fields(body: Mapping[str, Any]) -> tuple[str, str, int, str | None]:
     message_id, context, rating = body.get("message_id"), body.get("context_type"), body.get("rating")
-    if not isinstance(message_id, str) or not 0 < len(message_id) <= 128 or not message_id.isprintable():
-        raise RequestError("message_id: expected the id of a completion, at most 128 characters", param="message_id")
+    if not isinstance(message_id, str) or not 0 < len(message_id) <= _MAX_ID or not message_id.isprintable():
+        raise RequestError(
+            f"message_id: expected the id of a completion, at most {_MAX_ID} characters", param="message_id"
+        )
     if context not in CONTEXTS:
         raise RequestError(f"context_type: expected one of {', '.join(CONTEXTS)}", param="context_type")
     if isinstance(rating, bool) or not isinstance(rating, int) or rating not in (1, -1):

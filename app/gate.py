@@ -58,6 +58,12 @@ class Gate:
         """Whether callers need no key."""
         return not self._authenticate and not self.keys.is_used
 
+    @property
+    def takes_client_keys(self) -> bool:
+        """Whether clients may bring an upstream key in the body."""
+        # With keys of our own the Authorization header is ours alone, and open mode's default does not count.
+        return self._settings.takes_client_keys and (self.is_open or self._settings.client_keys is True)
+
     def admit(self, request: Any) -> Caller:
         """Give the caller of a Flask *request*.
 
@@ -109,8 +115,7 @@ class Gate:
         Raises:
             RequestError: the client's key cannot be used.
         """
-        # With keys of our own the Authorization header is ours alone, and open mode's default does not count.
-        takes = self._settings.takes_client_keys and (self.is_open or self._settings.client_keys is True)
+        takes = self.takes_client_keys
         if given is not None:
             if not takes:
                 raise RequestError(

@@ -24,7 +24,7 @@ from .errors import RequestError
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["ChatRequest", "Chunk", "Endpoint", "Learned", "Notes", "Pipeline", "Run", "Stage", "Transform"]
+__all__ = ["ChatRequest", "Chunk", "Endpoint", "Learned", "Notes", "Pipeline", "Run", "Schema", "Stage", "Transform"]
 
 Chunk = dict[str, Any]
 """One ``chat.completion.chunk`` as parsed JSON."""
@@ -32,6 +32,8 @@ Learned = Callable[[str], Mapping[str, float]]
 """Gives what feedback taught for a context: what to add to each sampling parameter."""
 Notes = dict[str, Any]
 """What the stages of one request decided, by stage name; JSON values only."""
+Schema = Mapping[str, Any]
+"""A JSON Schema, in the dialect of OpenAPI 3.1."""
 
 log = logging.getLogger("sluice.pipeline")
 
@@ -40,12 +42,16 @@ class Endpoint(NamedTuple):
     """A route that a stage offers below ``/v1``.
 
     ``handler`` takes the request's JSON object (``{}`` for GET) and gives the response's; a ``RequestError`` is
-    answered with its status.
+    answered with its status. ``summary``, ``takes`` and ``gives`` are for the OpenAPI document: what it does, and the
+    schemas of both objects.
     """
 
     method: str
     path: str
     handler: Callable[[dict[str, Any]], dict[str, Any]]
+    summary: str = ""
+    takes: Schema | None = None
+    gives: Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,10 @@ class Stage:
     def endpoints(self) -> Sequence[Endpoint]:
         """Give the routes that this stage offers."""
         return ()
+
+    def schema(self) -> Schema:
+        """Give what the stage accepts in a request: ``properties`` for its fields, ``allOf`` for rules between them."""
+        return {"properties": {name: {} for name in self.fields}}
 
     def learn_from(self, learned: Learned) -> None:
         """Take the way to what feedback taught; called once, before the first request."""

@@ -6,19 +6,20 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from types import ModuleType
 
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import HTTPException, default_exceptions
 
-from .errors import GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
+from .errors import ConfigurationError, GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
 from .gateway import Gateway
 from .reply import error_reply
-from .views import chat, feedback, health, models, stages
+from .views import chat, feedback, health, models, openapi, stages
 from .views.route import Route, View
 from .worker import check_worker
 
-__all__ = ["make_blueprint"]
+__all__ = ["EXTRAS", "make_blueprint"]
 
 log = logging.getLogger("sluice")
 
@@ -26,15 +27,31 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _OPENAI_ONLY = ("responses", "completions", "embeddings")
 _VIEWS = (chat, models, health, feedback, stages)
+_BESIDE: dict[str, ModuleType] = {}
+EXTRAS = ("openapi", *_BESIDE)
+"""What an application of the gateway's own serves beside ``/v1``, and a blueprint only if told to."""
 
 
-def make_blueprint(gateway: Gateway, name: str, import_name: str, url_prefix: str | None) -> Blueprint:
-    """Make the blueprint that serves *gateway*."""
+def make_blueprint(
+    gateway: Gateway, name: str, import_name: str, url_prefix: str | None, extras: Collection[str] = ()
+) -> Blueprint:
+    """Make the blueprint that serves *gateway*, with those of ``EXTRAS`` that are named.
+
+    Raises:
+        ConfigurationError: there is no such extra.
+    """
+    if unknown := set(extras) - set(EXTRAS):
+        raise ConfigurationError(f"extras: expected any of {', '.join(EXTRAS)}, got {min(unknown)!r}")
     blueprint = Blueprint(name, import_name, url_prefix=url_prefix)
-    routes = [route for views in _VIEWS for route in views.routes(gateway)]
-    for method, path, view in routes:
-        endpoint = f"{method} {path}".replace(".", "_")
-        blueprint.add_url_rule(f"/v1{path}", endpoint, view, methods=[method], provide_automatic_options=False)
+    chosen = [*_VIEWS, *(views for extra, views in _BESIDE.items() if extra in extras)]
+    routes = [route for views in chosen for route in views.routes(gateway)]
+    if "openapi" in extras:
+        routes.append(openapi.route(gateway, tuple(routes)))
+    for route in routes:
+        endpoint = f"{route.method} {route.path}".replace(".", "_")
+        blueprint.add_url_rule(
+            route.rule, endpoint, route.view, methods=[route.method], provide_automatic_options=False
+        )
     blueprint.add_url_rule(
         "/v1/<path:rest>", "unknown", _unknown(routes), methods=_METHODS, provide_automatic_options=False
     )
@@ -68,8 +85,9 @@ def _unexpected(error: Exception) -> Response:
 def _unknown(routes: Iterable[Route]) -> View:
     """Make the view of every path that is none of ours."""
     methods: dict[str, set[str]] = {}
-    for method, path, _ in routes:
-        methods.setdefault(path, set()).add(method)
+    for route in routes:
+        if route.below == "/v1":
+            methods.setdefault(route.path, set()).add(route.method)
     listed = ", ".join(f"{'/'.join(sorted(found))} /v1{path}" for path, found in methods.items())
 
     def view(rest: str) -> Response:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, RequestError
-from ..pipeline import ChatRequest, Endpoint, Learned, Notes, Stage
+from ..pipeline import ChatRequest, Endpoint, Learned, Notes, Schema, Stage
 from ..settings import Settings
+from ..shape import BOOLEAN, NUMBER, STRING, array_of, object_of, one_of, or_null
 from ..text.context import Detection, detect
 
 __all__ = ["PARAMS", "STRATEGIES", "AutoTune", "Tuning"]
@@ -44,6 +45,33 @@ _SURE = 0.6
 _LONG = 10
 """Earlier messages from which repetition is discouraged."""
 _OPENROUTER_ONLY = ("top_k", "repetition_penalty")
+_HISTORY = array_of(object_of({"role": STRING, "content": {"type": ["string", "array", "null"]}}, ["role"]))
+_OVERRIDES = object_of({name: or_null(NUMBER) for name in PARAMS}, (), additionalProperties=False)
+_ANALYZED = object_of(
+    {
+        "message": {"type": "string", "pattern": r"\S", "examples": ["Sort a list in Python."]},
+        "conversation_history": or_null(_HISTORY),
+        "strategy": or_null(one_of(STRATEGIES)),
+        "overrides": or_null(_OVERRIDES, description="Used in any case, brought within their bounds."),
+    },
+    ["message"],
+)
+_VALUES = object_of(
+    {name: {"type": "number", "minimum": low, "maximum": high} for name, (low, high) in _BOUNDS.items()}
+)
+_DELTA = {"param": one_of(PARAMS), "before": NUMBER, "after": NUMBER, "delta": NUMBER, "reason": STRING}
+_DECISION = object_of(
+    {
+        "params": _VALUES,
+        "detected_context": one_of(_CONTEXT_ROWS),
+        "confidence": NUMBER,
+        "reasoning": STRING,
+        "context_scores": array_of(object_of({"type": one_of(_CONTEXT_ROWS), "score": NUMBER, "percentage": NUMBER})),
+        "pattern_matches": array_of(object_of({"pattern": STRING, "source": one_of(["current", "history"])})),
+        "param_deltas": array_of(object_of(_DELTA)),
+        "baseline_params": _VALUES,
+    }
+)
 
 
 class Tuning(NamedTuple):
@@ -124,7 +152,15 @@ class AutoTune(Stage):
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Offer the decision without a completion."""
-        return (Endpoint("POST", "/autotune/analyze", self._analyze),)
+        summary = "Tell what AutoTune would decide, and why"
+        return (Endpoint("POST", "/autotune/analyze", self._analyze, summary, _ANALYZED, _DECISION),)
+
+    def schema(self) -> Schema:
+        """Describe the request's fields."""
+        what = "Fill in the sampling parameters that the request leaves out."
+        enabled = or_null(BOOLEAN, default=self._enabled, description=what)
+        strategy = or_null(one_of(STRATEGIES), default=self._strategy)
+        return {"properties": {"autotune": enabled, "strategy": strategy}}
 
     def _analyze(self, body: dict[str, Any]) -> dict[str, Any]:
         message = body.get("message")
@@ -193,6 +229,10 @@ def _history(value: Any) -> list[str]:
         return []
     if not isinstance(value, list) or not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in value):
         raise RequestError("conversation_history: expected a list of {role, content}", param="conversation_history")
+    for number, content in enumerate(message.get("content") for message in value):
+        if content is not None and not isinstance(content, (str, list)):
+            name = f"conversation_history[{number}].content"
+            raise RequestError(f"{name}: expected text, a list of parts or null", param=name)
     return [_text(m.get("content")) for m in value if m["role"] not in ("system", "developer")]
 
 

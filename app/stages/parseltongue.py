@@ -12,7 +12,8 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import ConfigurationError, RequestError
-from ..pipeline import ChatRequest, Endpoint, Notes, Stage
+from ..pipeline import ChatRequest, Endpoint, Notes, Schema, Stage
+from ..shape import BOOLEAN, COUNT, STRING, array_of, object_of, one_of, or_null
 from ..text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_matches
 from ..text.triggers import TriggerSet
 
@@ -31,6 +32,26 @@ _SEED_BOUND = 2**63
 # Seeds we choose are small enough for every JSON reader to keep.
 _CHOSEN_SEED_BOUND = 2**31
 _EXAMPLE = ("phonetics", "medium", 3)
+
+_TEXT = {**STRING, "minLength": 1, "maxLength": MAX_TEXT_CHARS, "examples": ["the quick brown fox"]}
+_TRIGGER = {**STRING, "pattern": r"\S", "maxLength": MAX_TRIGGER_CHARS}
+_TRIGGERS = or_null(array_of(_TRIGGER, maxItems=MAX_TRIGGERS, examples=[["quick"]]))
+_SEED = {"type": ["integer", "null"], "minimum": -_SEED_BOUND, "maximum": _SEED_BOUND - 1}
+_TECHNIQUE, _INTENSITY = or_null(one_of(TECHNIQUES)), or_null(one_of(INTENSITIES))
+_CHANGE = object_of({"original": STRING, "transformed": STRING, "technique": STRING})
+_ENCODED = object_of(
+    {
+        "original_text": STRING,
+        "transformed_text": STRING,
+        "triggers_found": array_of(STRING),
+        "technique_used": one_of(TECHNIQUES),
+        "transformations": array_of(_CHANGE),
+    }
+)
+_DETECTED = object_of({"text": STRING, "triggers_found": array_of(STRING), "count": COUNT})
+_LISTED = object_of(
+    {"techniques": array_of(object_of({"id": one_of(TECHNIQUES), "description": STRING, "example": STRING}))}
+)
 
 # What a plan's attributes are called, by where they come from.
 _SETTINGS = {what: f"SLUICE_PARSELTONGUE_{what.upper()}" for what in ("technique", "intensity", "triggers")}
@@ -144,11 +165,39 @@ class Parseltongue(Stage):
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Give the routes below ``/parseltongue``."""
+        required = ["text"] if self._defaults.triggers else ["text", "custom_triggers"]
+        triggers = _TRIGGERS if self._defaults.triggers else {**_TRIGGERS, "type": "array"}
+        found = {"text": _TEXT, "custom_triggers": {**triggers, "minItems": 1}}
+        chosen = {"technique": _TECHNIQUE, "intensity": _INTENSITY, "seed": _SEED}
+        encode, detect = object_of(found | chosen, required), object_of(found, required)
         return (
-            Endpoint("POST", "/parseltongue/encode", self.encode),
-            Endpoint("POST", "/parseltongue/detect", self.detect),
-            Endpoint("GET", "/parseltongue/techniques", self.techniques),
+            Endpoint("POST", "/parseltongue/encode", self.encode, "Perturb a text", encode, _ENCODED),
+            Endpoint("POST", "/parseltongue/detect", self.detect, "Find triggers in a text", detect, _DETECTED),
+            Endpoint("GET", "/parseltongue/techniques", self.techniques, "List the techniques", None, _LISTED),
         )
+
+    def schema(self) -> Schema:
+        """Describe the request's fields, and that there must be triggers where words are to be perturbed."""
+        what = "Perturb trigger words in user messages, to test a model that you may test."
+        properties = {
+            "parseltongue": or_null(BOOLEAN, default=self._on, description=what),
+            "parseltongue_technique": {**_TECHNIQUE, "default": self._defaults.technique},
+            "parseltongue_intensity": {**_INTENSITY, "default": self._defaults.intensity},
+            "parseltongue_triggers": _TRIGGERS,
+            "custom_triggers": {**_TRIGGERS, "description": "Another name for parseltongue_triggers."},
+            "parseltongue_seed": _SEED,
+        }
+        names = ("parseltongue_triggers", "custom_triggers")
+        given = [{"properties": {name: {"type": "array"}}, "required": [name]} for name in names]
+        filled = [{"properties": {name: {"type": "array", "minItems": 1}}, "required": [name]} for name in names]
+        is_on = {"properties": {"parseltongue": {"const": True}}, "required": ["parseltongue"]}
+        is_off = {"properties": {"parseltongue": {"const": False}}, "required": ["parseltongue"]}
+        left_out = {"properties": {name: {"type": "null"} for name in names}}
+        enough = [*filled, left_out] if self._defaults.triggers else filled
+        return {
+            "properties": properties,
+            "allOf": [{"not": {"allOf": given}}, {"anyOf": [is_off if self._on else {"not": is_on}, *enough]}],
+        }
 
     def encode(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``POST /parseltongue/encode``: a text perturbed, with each change."""

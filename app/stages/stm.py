@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import ConfigurationError, RequestError
-from ..pipeline import ChatRequest, Chunk, Endpoint, Notes, Stage, Transform
+from ..pipeline import ChatRequest, Chunk, Endpoint, Notes, Schema, Stage, Transform
 from ..settings import Settings
+from ..shape import STRING, array_of, object_of, one_of, or_null
 from ..text.transducer import MODULES, Transducer, transform
 
 __all__ = ["MODES", "Stm"]
@@ -36,6 +37,13 @@ _ABOUT = {
     "direct_mode": ("Direct mode", 'Takes openers such as "Sure!" off the start of the answer.'),
     "casual_mode": ("Casual mode", "Replaces stiff words by plain ones."),
 }
+_NAMES = array_of(one_of(MODULES))
+_TEXT = {**STRING, "minLength": 1, "maxLength": _MAX_TEXT, "examples": ["I think it works."]}
+_TAKEN = object_of({"text": _TEXT, "modules": or_null(_NAMES)}, ["text"])
+_GIVEN = object_of(
+    {"original_text": STRING, "transformed_text": STRING, "modules_applied": _NAMES, "available_modules": _NAMES}
+)
+_LISTED = object_of({"modules": array_of(object_of({"id": one_of(MODULES), "name": STRING, "description": STRING}))})
 
 
 class Stm(Stage):
@@ -102,9 +110,16 @@ class Stm(Stage):
     def endpoints(self) -> Sequence[Endpoint]:
         """Offer the modules without a completion."""
         return (
-            Endpoint("POST", "/transform", self._transform),
-            Endpoint("GET", "/transform/modules", lambda body: {"modules": _described()}),
+            Endpoint("POST", "/transform", self._transform, "Post-process a text", _TAKEN, _GIVEN),
+            Endpoint(
+                "GET", "/transform/modules", lambda body: {"modules": _described()}, "List the modules", None, _LISTED
+            ),
         )
+
+    def schema(self) -> Schema:
+        """Describe the request's fields."""
+        modules = or_null(_NAMES, default=[*self._modules], description="What the answer goes through; [] for nothing.")
+        return {"properties": {"stm_modules": modules, "stm_mode": or_null(one_of(MODES), default=self._mode)}}
 
     def _transform(self, body: dict[str, Any]) -> dict[str, Any]:
         text = body.get("text")

@@ -13,8 +13,14 @@ View = Callable[..., Response]
 
 
 class Route(NamedTuple):
-    """One method of one path; the path is below ``/v1``."""
+    """One method of one path, which lies below ``/v1`` unless *below* says otherwise."""
 
     method: str
     path: str
     view: View
+    below: str = "/v1"
+
+    @property
+    def rule(self) -> str:
+        """The path below the blueprint's prefix, as Flask writes it."""
+        return self.below + self.path
