@@ -443,7 +443,7 @@ class Adapter(HTTPAdapter):
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> StreamResponse:
         response = StreamResponse()
         response.status_code = resp.status
-        response.headers = requests.structures.CaseInsensitiveDict(resp.headers)
+        response.headers = resp.headers  # blind to case as they are
         response.raw, response.reason, response.request = resp, resp.reason, req
         response.url = req.url or ""
         response.line_limit = self._line_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,6 +57,7 @@ class UpstreamClient:
             "proxies": {"http": proxy, "https": proxy} if proxy else {},
         }
         self._template = self._prepare("POST", "/chat/completions", {"Accept": "text/event-stream, application/json"})
+        self._headers = dict(self._template.headers)
 
     def open(self, call: Call, body: bytes, key: str | None, *, own_key: bool) -> StreamResponse:
         """Send a chat completion and wait for the head of its answer.
@@ -66,9 +68,9 @@ class UpstreamClient:
             Cancelled: the call was cancelled.
             UpstreamError: no connection, or a status that is no success.
         """
-        request = self._template.copy()
+        request = copy.copy(self._template)  # its own ``copy`` also copies what no request of ours has
+        request.headers = {**self._headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
         request.body = body
-        request.headers["Content-Length"] = str(len(body))
         if key:
             request.headers["Authorization"] = f"Bearer {key}"
         response = self._send(call, request)
