@@ -103,6 +103,11 @@ class GatewayError(Exception):
         """OpenAI's error type, which follows from the status."""
         return type_for_status(self.status)
 
+    @property
+    def own_words(self) -> str:
+        """The message without what a client or upstream wrote, for the record and the log."""
+        return self.message.partition(", got ")[0]
+
     def to_object(self) -> dict[str, Any]:
         """Give the error object ``{message, type, param, code, metadata}``; ``metadata`` only where there is some."""
         found: dict[str, Any] = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
@@ -251,6 +256,11 @@ class UpstreamTimeout(UpstreamError):
 
 class UpstreamStatusError(UpstreamError):
     """Upstream answered with an error status, or with an error object inside a 200."""
+
+    @property
+    def own_words(self) -> str:
+        """The status alone: upstream's message can quote the prompt."""
+        return self.message if self.code == "upstream_auth" else f"upstream failed with status {self.status}"
 
 
 class UpstreamProtocolError(UpstreamError):

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from . import wire
 from .errors import GatewayError, NotFound, RequestError
 from .journal import Journal
 from .learning import NEUTRAL, adjustment, weight
-from .offload import offload
 from .shape import NUMBER, STRING, ascii_of, object_of, one_of, or_null
 from .stores import FeedbackTable, RecordTable, StoreError
 
@@ -50,6 +50,8 @@ TAKES = object_of(
 """What a rating holds, as a JSON Schema."""
 _REFRESH = 3.0
 """Seconds for which what was learned is not read anew."""
+_FIRST_READ = 0.2
+"""Seconds for which a process' first request waits for what was learned before."""
 
 
 class StoreAway(GatewayError):
@@ -73,6 +75,7 @@ class Feedback:
         self._lock = threading.Lock()
         self._learned: dict[str, dict[str, float]] = {}
         self._next_read = 0.0
+        self._has_read, self._is_known = threading.Event(), False
 
     def submit(self, body: Mapping[str, Any], label: str | None, *, may_give_params: bool) -> dict[str, Any]:
         """Keep one rating.
@@ -96,7 +99,7 @@ class Feedback:
         else:
             raise _unknown(message_id)
         self._kept(message_id, label, context, rating, params, model)
-        self._next_read = 0.0
+        self._learned = self._asked(self._read)
         counts = self._asked(self._ratings.counts)
         return {
             "accepted": True,
@@ -111,6 +114,7 @@ class Feedback:
         Raises:
             StoreAway: the database cannot be asked.
         """
+        self._learned = self._asked(self._read)
         counts = self._asked(self._ratings.counts)
         contexts = {}
         for context, kinds in sorted(counts.items()):
@@ -120,16 +124,30 @@ class Feedback:
         return {"total_feedback": found.pop("total"), **found, "contexts": contexts}
 
     def learned(self, context: str) -> dict[str, float]:
-        """Give what to add to each parameter for *context*; read anew every few seconds, never raises."""
+        """Give what to add to each parameter for *context*; read anew every few seconds, in the background."""
         if time.monotonic() >= self._next_read and self._lock.acquire(blocking=False):
-            try:
-                self._next_read = time.monotonic() + _REFRESH
-                self._learned = offload(self._read)
-            except StoreError as error:
-                log.warning("feedback cannot be read (%s); what was learned before goes on", error)
-            finally:
-                self._lock.release()
+            self._next_read = time.monotonic() + _REFRESH
+            self._refresh()
+        if not self._is_known:
+            self._has_read.wait(_FIRST_READ)
+            self._is_known = True
         return self._learned.get(context, {})
+
+    def _refresh(self) -> None:
+        """Read what was learned, in a thread that releases the lock: no request waits for a database that is away."""
+        try:
+            threading.Thread(target=self._reread, name="sluice-feedback", daemon=True).start()
+        except RuntimeError:
+            self._lock.release()  # no thread to be had; the next request tries again
+
+    def _reread(self) -> None:
+        try:
+            self._learned = self._read()
+        except StoreError as error:
+            log.warning("feedback cannot be read (%s); what was learned before goes on", error)
+        finally:
+            self._has_read.set()
+            self._lock.release()
 
     def _read(self) -> dict[str, dict[str, float]]:
         found = {}
@@ -150,7 +168,7 @@ class Feedback:
         """
         waiting = self._journal.find(message_id)
         if waiting is not None:
-            owner, params = waiting.key_label, waiting.params_used
+            owner, params = waiting["key_label"], wire.loads(waiting["params_used"].encode())
         else:
             row = self._asked(self._records.completion, message_id)
             if row is None:
@@ -171,7 +189,7 @@ class Feedback:
     @staticmethod
     def _asked(question: Any, *args: Any) -> Any:
         try:
-            return offload(question, *args)
+            return question(*args)
         except StoreError as error:
             raise StoreAway(f"the record cannot be reached ({error}): look at SLUICE_DATABASE_URL") from error
 

@@ -83,7 +83,7 @@ class Gateway:
         """Open the store: the database of the settings, or a SQLite file in *folder*. Nothing is connected yet."""
         store = Store(self.settings.database_url or f"sqlite:///{os.path.join(folder, 'sluice.db')}")
         records = RecordTable(store)
-        self.journal = Journal(records)
+        self.journal = Journal(records, retention_days=self.settings.retention_days)
         self.feedback = Feedback(FeedbackTable(store), records, self.journal)
         for stage in self.pipeline.stages:
             stage.learn_from(self.feedback.learned)

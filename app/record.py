@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import threading
 import time
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Record", "Recorder", "ignore", "new_completion_id"]
+
+_WORD = re.compile(r"[\w.:/-]{1,64}", re.ASCII)
 
 log = logging.getLogger("sluice")
 
@@ -58,12 +61,19 @@ class Record:
     is_estimate: bool = False
     error_code: str | None = None
     error_type: str | None = None
+    error_message: str | None = None
     _started: float = field(default_factory=time.monotonic, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
 
     def elapsed_ms(self) -> float:
         """Give the milliseconds since the request came."""
         return round((time.monotonic() - self._started) * 1000, 1)
+
+    def note_error(self, error: Any) -> None:
+        """Note what went wrong, a ``GatewayError``: code, type and our own words, never upstream's."""
+        # A code can be upstream's too: a word, or it is none.
+        self.error_code = error.code if _WORD.fullmatch(error.code) else "upstream_error"
+        self.error_type, self.error_message = error.type, error.own_words
 
     def close(self, end_reason: str) -> bool:
         """Write the record down with its *end_reason*; only the first call does, and is told so by True."""

@@ -474,5 +474,5 @@ class Stream:
             first = chunks.finishes.get(min(chunks.finishes, default=0), "stop")
             record.close(_END_REASONS.get(first, "completed"))
             return
-        record.error_code, record.error_type = error.code, error.type
+        record.note_error(error)
         record.close(error.end_reason)

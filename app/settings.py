@@ -126,6 +126,9 @@ class Settings:
         "records: sqlite:///file or postgresql://...; unset: a file in the instance folder",
         secret=True,
     )
+    retention_days: float = _setting(
+        "SLUICE_RETENTION_DAYS", 30.0, "age in days at which records are removed; 0: never", low=0, high=36_500
+    )
     models_ttl: float = _setting("SLUICE_MODELS_TTL", 300.0, "age at which the model list is fetched anew", low=0)
     upstream_proxy: str | None = _setting(
         "SLUICE_UPSTREAM_PROXY", None, "HTTP proxy for upstream", secret=True, url=True

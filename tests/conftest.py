@@ -17,6 +17,7 @@ from app import create_app, create_blueprint
 from app.demo import DemoUpstream
 from app.gateway import Gateway
 from app.record import Record
+from tests.postgres import PROGRAMS, PostgreSQL
 from tests.servers import RawStream, open_stream, wait_until
 
 Change = Callable[[Flask], None]
@@ -31,13 +32,14 @@ NEEDS = {
     "node": lambda item: "clients" in item.path.parts,
     "npm": lambda item: "clients" in item.path.parts,
     "curl": lambda item: "clients" in item.path.parts,
+    "postgres": lambda item: "postgres" in item.name,
 }
 """Programs that some tests need: where one is missing they are skipped and say so; a checking machine has them all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip the tests whose programs are not on this machine."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin:{PROGRAMS}"
     missing = [tool for tool in NEEDS if shutil.which(tool, path=path) is None]
     for item in items:
         for tool in missing:
@@ -149,3 +151,19 @@ def host(upstream: DemoUpstream, tmp_path: Path) -> Iterator[Callable[..., Serve
     yield start
     for served in started:
         served.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgreSQL]:
+    """Give a PostgreSQL server, made when it is first asked for."""
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Give the URL of an empty database, of each kind that records can be kept in."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/records.db"
+    server: PostgreSQL = request.getfixturevalue("postgres")
+    return server.database()

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from app.errors import GatewayError, RequestError, UpstreamCut, from_upstream
 from app.record import Record, ignore, new_completion_id
 
 
@@ -78,8 +79,33 @@ def test_records_have_ids_and_parts_of_their_own() -> None:
 
 
 def test_a_record_has_no_room_for_what_is_never_kept() -> None:
-    """Prompts, answers, keys and addresses have no field, and none can be added."""
+    """Prompts, answers, keys and addresses have no field, and none can be added; the one message is our own."""
     record = Record(ignore)
     with pytest.raises(AttributeError):
         record.prompt = "x"  # type: ignore[attr-defined]
-    assert [] == [name for name in record.to_dict() if re.search("prompt|message|content|address|ip$|api_key", name)]
+    assert ["error_message"] == [
+        name for name in record.to_dict() if re.search("prompt|message|content|address|ip$|api_key", name)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (RequestError("a.b: expected text, got 'my secret'"), ("invalid_request", "a.b: expected text")),
+        (
+            from_upstream({"code": 400, "message": "bad word: secret"}, 400, own_key=True),
+            ("400", "upstream failed with status 400"),
+        ),
+        (
+            from_upstream({"code": "my secret is long", "message": "x"}, 502, own_key=True),
+            ("upstream_error", "upstream failed with status 502"),
+        ),
+        (UpstreamCut("the answer broke off"), ("upstream_cut", "the answer broke off")),
+    ],
+)
+def test_of_an_error_only_our_own_words_are_kept(error: GatewayError, kept: tuple[str, str]) -> None:
+    """What a client or upstream wrote may quote the prompt."""
+    record = Record()
+    record.note_error(error)
+    assert kept == (record.error_code, record.error_message)
+    assert error.type == record.error_type

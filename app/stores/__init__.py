@@ -1,12 +1,13 @@
 """Where records and feedback are kept: SQLite or PostgreSQL, through SQLAlchemy Core.
 
-Everything here blocks; callers go through ``offload``.
+``Store`` does the work where it blocks no stream, so callers need not know.
 """
 
 from __future__ import annotations
 
 from .feedback import FeedbackTable
 from .records import RecordTable
-from .store import Store, StoreError
+from .rows import Row, row_of, size_of
+from .store import Store, StoreError, ValueRefused
 
-__all__ = ["FeedbackTable", "RecordTable", "Store", "StoreError"]
+__all__ = ["FeedbackTable", "RecordTable", "Row", "Store", "StoreError", "ValueRefused", "row_of", "size_of"]

@@ -54,7 +54,7 @@ class FeedbackTable:
             statement = dialect.insert(feedback).values(row)
             connection.execute(statement.on_conflict_do_update(index_elements=["message_id"], set_=changed))
 
-        self._store.run(work)
+        self._store.write(work)
 
     def counts(self) -> dict[str, dict[int, int]]:
         """Count the ratings: by context, then by rating.
@@ -72,7 +72,7 @@ class FeedbackTable:
                 found.setdefault(context, {})[rating] = count
             return found
 
-        return self._store.run(work)
+        return self._store.read(work)
 
     def recent(self, context_type: str, rating: int) -> list[dict[str, Any]]:
         """Give the parameters of the newest ratings of one kind, oldest first.
@@ -90,4 +90,4 @@ class FeedbackTable:
         def work(connection: Connection) -> list[dict[str, Any]]:
             return [row.params for row in connection.execute(query)][::-1]
 
-        return self._store.run(work)
+        return self._store.read(work)

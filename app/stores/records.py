@@ -1,21 +1,38 @@
-"""The table of records."""
+"""The table of records, and its upkeep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from ..record import Record
+from .rollup import count, forget_before
+from .rows import Row
 from .schema import records
 from .store import Store
 
 __all__ = ["RecordTable"]
 
-_LARGEST = 1e300
-"""A number beyond it is no figure, and may be infinite or not fit a database's."""
+_STEP = 500
+"""Rows of one transaction of the upkeep, few enough that nobody waits for it."""
+_COUNTED = (
+    "record_id",
+    "created_at",
+    "served_model",
+    "requested_model",
+    "end_reason",
+    "context",
+    "first_chunk_ms",
+    "total_ms",
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "cost",
+    "attempts",
+    "pipeline",
+)
 
 
 class RecordTable:
@@ -24,19 +41,58 @@ class RecordTable:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, batch: Sequence[Record]) -> None:
-        """Write a batch.
+    def add(self, batch: Sequence[Row]) -> int:
+        """Write a batch and count it in; give how many of it were new.
 
         Raises:
-            StoreError: none of it was written.
+            StoreError: it cannot be written now. Writing it again does no harm, whether it was written or not.
+            ValueRefused: a row of it never can.
         """
-        rows = [_row(record) for record in batch]
+        dialect = postgresql if self._store.kind == "postgresql" else sqlite
+        statement = dialect.insert(records).on_conflict_do_nothing().returning(records.c.record_id)
 
-        def work(connection: Connection) -> None:
-            dialect = postgresql if self._store.kind == "postgresql" else sqlite
-            connection.execute(dialect.insert(records).on_conflict_do_nothing(), rows)
+        def work(connection: Connection) -> int:
+            written = set(connection.execute(statement, list(batch)).scalars())
+            count(connection, [row for row in batch if row["record_id"] in written])
+            return len(written)
 
-        self._store.run(work)
+        return self._store.write(work)
+
+    def count_uncounted(self) -> int:
+        """Count some of the records in that an older version wrote; give how many.
+
+        Raises:
+            StoreError: it cannot be done now.
+        """
+        query = select(*(records.c[name] for name in _COUNTED)).where(records.c.is_counted.is_(None)).limit(_STEP)
+        query = query.with_for_update(skip_locked=True)
+
+        def work(connection: Connection) -> int:
+            rows = connection.execute(query).mappings().all()
+            if rows:
+                found = records.c.record_id.in_([row["record_id"] for row in rows])
+                connection.execute(update(records).where(found).values(is_counted=True))
+                count(connection, rows)  # type: ignore[arg-type]
+            return len(rows)
+
+        return self._store.write(work)
+
+    def forget_before(self, moment: float) -> int:
+        """Remove some of the records that came before *moment*, and what was counted then; give how many.
+
+        Raises:
+            StoreError: it cannot be done now.
+        """
+        query = select(records.c.record_id).where(records.c.created_at < moment).order_by(records.c.created_at)
+        query = query.limit(_STEP).with_for_update(skip_locked=True)
+
+        def work(connection: Connection) -> int:
+            old = connection.execute(query).scalars().all()
+            if old:
+                connection.execute(delete(records).where(records.c.record_id.in_(old)))
+            return len(old) + forget_before(connection, moment)
+
+        return self._store.write(work)
 
     def completion(self, completion_id: str) -> dict[str, Any] | None:
         """Find what feedback needs of a completion: ``key_label``, ``params_used``, ``context``, ``served_model``.
@@ -50,42 +106,4 @@ class RecordTable:
             row = connection.execute(wanted.where(records.c.completion_id == completion_id)).mappings().first()
             return dict(row) if row is not None else None
 
-        return self._store.run(work)
-
-
-def _row(record: Record) -> dict[str, Any]:
-    usage = record.usage or {}
-    autotune = record.pipeline.get("autotune") or {}
-    facts = {column.name: _kept(getattr(record, column.name)) for column in records.c if hasattr(record, column.name)}
-    return facts | {
-        "prompt_tokens": _whole(usage.get("prompt_tokens")),
-        "completion_tokens": _whole(usage.get("completion_tokens")),
-        "total_tokens": _whole(usage.get("total_tokens")),
-        "cost": _number(usage.get("cost")),
-        "context": _kept(autotune.get("detected_context")),
-    }
-
-
-def _kept(value: Any) -> Any:
-    """Give a fact as both databases take it: what clients and upstreams send may hold what neither does."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-    if isinstance(value, dict):
-        return {_kept(str(key)): _kept(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_kept(item) for item in value]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value if abs(value) < _LARGEST else None
-    return value
-
-
-def _number(value: Any) -> float | None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return None
-    return float(value) if abs(value) < _LARGEST else None
-
-
-def _whole(value: Any) -> int | None:
-    """Give a token count that both databases can hold; zero is zero, not missing."""
-    number = _number(value)
-    return int(number) if number is not None and abs(number) < 2**31 else None
+        return self._store.read(work)

@@ -1,18 +1,12 @@
-"""The tables, and how a database of an older version becomes one of this version.
-
-Each entry of ``MIGRATIONS`` takes a database from its index to the next version; entries are only ever added. They
-run in one transaction each, one process at a time.
-"""
+"""The tables as this version has them; how older databases get there is in ``migrations``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
-    Connection,
     Double,
     Index,
     Integer,
@@ -20,22 +14,16 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    insert,
-    inspect,
-    select,
-    text,
-    update,
+    func,
 )
 
-__all__ = ["MIGRATIONS", "feedback", "migrate", "records"]
+__all__ = ["COUNTED_COLUMNS", "counts", "feedback", "histograms", "metadata", "model_of", "records", "sums"]
 
-_metadata = MetaData()
-
-_version = Table("sluice_schema", _metadata, Column("version", Integer, nullable=False))
+metadata = MetaData()
 
 records = Table(
     "sluice_records",
-    _metadata,
+    metadata,
     Column("record_id", String(32), primary_key=True),
     Column("completion_id", String(64)),
     Column("generation_id", Text),
@@ -65,13 +53,30 @@ records = Table(
     Column("params_used", JSON, nullable=False),
     Column("pipeline", JSON, nullable=False),
     Column("attempts", JSON, nullable=False),
+    Column("error_message", Text),
+    Column("reasoning_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("is_byok", Boolean),
+    Column("upstream_cost", Double),
+    Column("is_counted", Boolean),
     Index("sluice_records_created", "created_at"),
     Index("sluice_records_completion", "completion_id"),
+    Index("sluice_records_end_reason", "end_reason", "created_at"),
+    Index("sluice_records_key_label", "key_label", "created_at"),
+    Index("sluice_records_status", "status", "created_at"),
 )
+"""``is_counted`` is null until the record is in the hourly tables, as in rows of an older version's writer."""
+
+model_of = func.coalesce(records.c.served_model, records.c.requested_model)
+"""The model that a record counts for: the one that answered, or the one asked for where none did."""
+
+Index("sluice_records_model", model_of, records.c.created_at)
+_uncounted = records.c.is_counted.is_(None)
+Index("sluice_records_uncounted", records.c.record_id, sqlite_where=_uncounted, postgresql_where=_uncounted)
 
 feedback = Table(
     "sluice_feedback",
-    _metadata,
+    metadata,
     Column("message_id", String(128), primary_key=True),
     Column("key_label", Text),
     Column("created_at", Double, nullable=False),
@@ -83,35 +88,44 @@ feedback = Table(
 )
 
 
-def _create(connection: Connection) -> None:
-    _metadata.create_all(connection, tables=[records, feedback])
+def _period() -> list[Column[int] | Column[str]]:
+    """Give the columns that the tables below begin with: a day's or an hour's start, and a model, '' for none."""
+    return [
+        Column("span", Integer, primary_key=True, autoincrement=False),
+        Column("start", BigInteger, primary_key=True, autoincrement=False),
+        Column("model", Text, primary_key=True),
+    ]
 
 
-MIGRATIONS: list[Callable[[Connection], None]] = [_create]
+COUNTED_COLUMNS = ("requests", "retries", "stm_changed", "prompt_tokens", "completion_tokens", "total_tokens")
 
+sums = Table(
+    "sluice_sums",
+    metadata,
+    *_period(),
+    *(Column(name, BigInteger, nullable=False) for name in COUNTED_COLUMNS),
+    Column("cost", Double, nullable=False),
+    sqlite_with_rowid=False,
+)
 
-def migrate(connection: Connection) -> int:
-    """Bring the database to this version, inside the caller's transaction; give the version it had.
+counts = Table(
+    "sluice_counts",
+    metadata,
+    *_period(),
+    Column("kind", String(16), primary_key=True),
+    Column("item", String(32), primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How often each ``end_reason`` and each ``context`` came."""
 
-    Raises:
-        RuntimeError: the database is of a newer version than this program.
-    """
-    _lock(connection)
-    if not inspect(connection).has_table(_version.name):
-        _version.create(connection)
-        connection.execute(insert(_version).values(version=0))
-    found = connection.execute(select(_version.c.version)).scalar_one()
-    if found > len(MIGRATIONS):
-        raise RuntimeError(f"the database has schema {found}, this program knows {len(MIGRATIONS)}: update the program")
-    for step in MIGRATIONS[found:]:
-        step(connection)
-    connection.execute(update(_version).values(version=len(MIGRATIONS)))
-    return int(found)
-
-
-def _lock(connection: Connection) -> None:
-    """Let one process at a time migrate; ends with the transaction."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(7221990)"))
-    else:
-        connection.execute(text("BEGIN IMMEDIATE"))
+histograms = Table(
+    "sluice_histograms",
+    metadata,
+    *_period(),
+    Column("kind", String(16), primary_key=True),
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("amount", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""``first_chunk_ms`` and ``total_ms`` in buckets of ``histogram``."""

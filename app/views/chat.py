@@ -108,5 +108,6 @@ def _refuse(stream: Stream, record: Record) -> Response:
 
 
 def _reject(record: Record, error: GatewayError) -> None:
-    record.status, record.error_code, record.error_type = error.status, error.code, error.type
+    record.status = error.status
+    record.note_error(error)
     record.close(error.end_reason)

@@ -1,0 +1,32 @@
+"""Times in buckets whose bounds grow by 9 % each: a percentile read from them is at most 5 % off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+__all__ = ["bucket_of", "middle_of", "percentile"]
+
+_GROWTH = math.log(1.09)
+_SMALLEST = 0.1
+"""Milliseconds; what records round to."""
+
+
+def bucket_of(ms: float) -> int:
+    """Give the bucket of a time of *ms* milliseconds."""
+    return math.floor(math.log(max(ms, _SMALLEST)) / _GROWTH)
+
+
+def middle_of(bucket: int) -> float:
+    """Give the milliseconds that stand for a bucket: as far from its lower bound as from its upper one, as ratios."""
+    return math.exp((bucket + 0.5) * _GROWTH)
+
+
+def percentile(buckets: Mapping[int, int], share: float) -> float | None:
+    """Give the time, in milliseconds, that *share* (0 to 1) of the times do not exceed; None if there are none."""
+    rank = math.ceil(share * sum(buckets.values()))
+    for bucket in sorted(buckets):
+        rank -= buckets[bucket]
+        if rank <= 0:
+            return round(middle_of(bucket), 1)
+    return None
