@@ -1,4 +1,5 @@
 import os
+import sys
 
 _worker_class = os.environ.get("SLUICE_WORKER_CLASS") or "gevent"
 if _worker_class == "gevent":
@@ -36,9 +37,6 @@ worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None
 # No second way into the process; its default place would be shared by every gunicorn of the user.
 control_socket_disable = True
 
-
-def post_worker_init(worker):
-    # Imported in the worker, not in the master, so that SIGHUP loads new code.
-    from app.gunicorn import post_worker_init as follow
-
-    follow(worker)
+# The hooks: open streams end properly at a shutdown, and all workers count into the same metrics.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from app.gunicorn import *  # noqa: E402, F403

@@ -41,7 +41,8 @@ def create_blueprint(
         recorder: takes each finished record; must not block.
         name: the blueprint's name, another one for each further gateway in an application.
         url_prefix: where it is mounted.
-        extras: what to serve beside ``/v1``: ``"openapi"`` for the document at ``/openapi.json``.
+        extras: what to serve beside ``/v1``: ``"openapi"`` for the document at ``/openapi.json``,
+            ``"metrics"`` for Prometheus at ``/metrics``.
 
     Raises:
         ConfigurationError: a setting is wrong, or nothing says who may call.

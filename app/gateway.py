@@ -15,6 +15,7 @@ from .feedback import Feedback
 from .gate import Authenticate, Gate
 from .journal import Journal
 from .mailbox import Mailbox
+from .metrics import Metrics
 from .models import ModelList
 from .pipeline import Pipeline, Stage
 from .record import Record, Recorder, new_completion_id
@@ -73,6 +74,7 @@ class Gateway:
         self.pipeline = Pipeline([*shipped_stages.shipped(settings), *stages] if settings.pipeline else ())
         self.own_fields = OWN_FIELDS | self.pipeline.fields | {name for stage in stages for name in stage.fields}
         self.ticker = Ticker(settings.tick)
+        self.metrics = Metrics(self.ticker, lambda: self._open, self.models.known)
         self._recorder = recorder
         self.journal: Journal | None = None
         self.feedback: Feedback | None = None
@@ -88,14 +90,16 @@ class Gateway:
         for stage in self.pipeline.stages:
             stage.learn_from(self.feedback.learned)
         atexit.register(self.journal.close)
+        self.metrics.show_queue(self.journal)
+        atexit.register(self.metrics.flush)
 
     @property
     def open_streams(self) -> int:
         """How many requests are under way in this process."""
         return self._open
 
-    def enter(self) -> None:
-        """Take a place among the open streams.
+    def enter(self, record: Record) -> None:
+        """Take a place among the open streams for the request of *record*.
 
         Raises:
             Overloaded: all are taken.
@@ -107,6 +111,7 @@ class Gateway:
                     retry_after="1",
                 )
             self._open += 1
+        self.metrics.opened(record)
 
     def leave(self) -> None:
         """Give the place back."""
@@ -120,6 +125,7 @@ class Gateway:
     def _keep(self, record: Record) -> None:
         if self.journal is not None:
             self.journal(record)
+        self.metrics(record)
         self._recorder(record)
 
     def new_mailbox(self) -> Mailbox:

@@ -1,20 +1,43 @@
 """Hooks for gunicorn.conf.py: ``from flask_sluice.gunicorn import *``.
 
 They tell each worker's streams of a shutdown, so that every one of them gets its ending before gunicorn's
-``graceful_timeout`` is over. gevent's patching, if used, belongs before this import.
+``graceful_timeout`` is over, and let all workers count into the same metrics. gevent's patching, if used, belongs
+before this import.
+
+NOTE: this module runs in gunicorn's master process too, so what it imports at its top is not loaded anew by a reload.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .drain import drain
+from . import multiprocess
 
-__all__ = ["post_worker_init"]
+__all__ = ["child_exit", "on_exit", "on_starting", "post_worker_init"]
+
+multiprocess.prepare()
+
+
+def on_starting(server: Any) -> None:
+    """Remove what servers that were killed have left of their workers' figures."""
+    multiprocess.clean()
 
 
 def post_worker_init(worker: Any) -> None:
     """Follow a worker that is ready; warn where its class cannot hold streams open side by side."""
+    from .drain import drain
+
     drain.watch(worker, float(worker.cfg.graceful_timeout))
+    multiprocess.hold()
     if worker.cfg.worker_class_str == "sync":
         worker.log.warning("worker class sync serves one stream at a time: use gevent, or gthread with many threads")
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Forget the gauges of a worker that has ended, however it did."""
+    multiprocess.mark_dead(worker.pid)
+
+
+def on_exit(server: Any) -> None:
+    """Remove the folder that the workers counted in."""
+    multiprocess.remove()

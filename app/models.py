@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -48,6 +49,15 @@ class ModelList:
         if model is None:
             raise NotFound(f"no model {model_id[:100]!r}: GET /v1/models lists those there are", code="model_not_found")
         return model
+
+    def refresh_soon(self) -> None:
+        """Fetch the list in the background where there is none or an old one."""
+        if time.monotonic() >= self._next_fetch and not self._lock.locked():
+            threading.Thread(target=self._refresh, name="sluice-models", daemon=True).start()
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(GatewayError):
+            self._fresh()
 
     def known(self, model_id: str) -> bool:
         """Tell whether the list as it is now has this id; never asks upstream."""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .gaps import Gaps
+
 __all__ = ["Record", "Recorder", "ignore", "new_completion_id"]
 
 _WORD = re.compile(r"[\w.:/-]{1,64}", re.ASCII)
@@ -57,11 +59,13 @@ class Record:
     total_ms: float | None = None
     chunks: int = 0
     characters: int = 0
+    heartbeats: int = 0
     usage: dict[str, Any] | None = None
     is_estimate: bool = False
     error_code: str | None = None
     error_type: str | None = None
     error_message: str | None = None
+    gaps: Gaps = field(default_factory=Gaps, repr=False)
     _started: float = field(default_factory=time.monotonic, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
 
@@ -91,6 +95,8 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Give the facts as JSON values."""
         found = {
-            name: getattr(self, name) for name in self.__dataclass_fields__ if name[0] != "_" and name != "recorder"
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name[0] != "_" and name not in ("recorder", "gaps")
         }
         return dict(found)

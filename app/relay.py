@@ -251,6 +251,7 @@ class Stream:
             with self._lock:
                 if not self._is_ending:  # nothing may follow the ending
                     self.mailbox.slip(HEARTBEAT)
+                    self._record.heartbeats += 1
 
     def _give_up(self, peer: Peer, error: ClientGone) -> None:
         self.fail(error)
@@ -293,14 +294,17 @@ class Stream:
 
     def _relay(self, response: Response) -> None:
         """Relay the body to its end, then end the stream."""
+        note_gap: Any = self._record.gaps.note
         try:
             for item in self._intake.items(response):
                 if type(item) is str:
                     self._text(item)
+                    note_gap(self._intake.event_at)
                 elif type(item) is Comment:
                     self.sink.comment(item)
                 else:
                     self._chunk(item)
+                    note_gap(self._intake.event_at)
         except Broken as error:
             if isinstance(error, EventTooLong) or not self.chunks.is_whole:
                 raise  # otherwise all that was to come has come

@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, default_exceptions
 from .errors import ConfigurationError, GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
 from .gateway import Gateway
 from .reply import error_reply
-from .views import chat, feedback, health, models, openapi, stages
+from .views import chat, feedback, health, metrics, models, openapi, stages
 from .views.route import Route, View
 from .worker import check_worker
 
@@ -27,7 +27,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _OPENAI_ONLY = ("responses", "completions", "embeddings")
 _VIEWS = (chat, models, health, feedback, stages)
-_BESIDE: dict[str, ModuleType] = {}
+_BESIDE: dict[str, ModuleType] = {"metrics": metrics}
 EXTRAS = ("openapi", *_BESIDE)
 """What an application of the gateway's own serves beside ``/v1``, and a blueprint only if told to."""
 
@@ -58,6 +58,7 @@ def make_blueprint(
     blueprint.before_request(_identify)
     blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))
     blueprint.after_request(_sign)
+    blueprint.after_request(_counter(gateway))
     blueprint.register_error_handler(GatewayError, error_reply)
     blueprint.register_error_handler(HTTPException, _translated)
     for code in default_exceptions:
@@ -113,6 +114,18 @@ def _once(check: Callable[[], None]) -> Callable[[], None]:
         if os.getpid() not in passed_in:
             check()
             passed_in.add(os.getpid())
+
+    return hook
+
+
+def _counter(gateway: Gateway) -> Callable[[Response], Response]:
+    """Make the hook that counts what has no record."""
+
+    def hook(response: Response) -> Response:
+        if not g.get("sluice_has_record"):
+            rule = request.url_rule.rule if request.url_rule is not None else "unknown"
+            gateway.metrics.answered("unknown" if rule.endswith("<path:rest>") else rule, response.status_code)
+        return response
 
     return hook
 

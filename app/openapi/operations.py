@@ -106,6 +106,11 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/v1/feedback/stats"): Operation(
         "Sum the ratings up", (*ADMITTED, StoreAway), gives=_json("FeedbackStats")
     ),
+    ("GET", "/metrics"): Operation(
+        "Show the figures of all workers to Prometheus",
+        (*ADMITTED, errors.NotFound),
+        gives={"text/plain": {"schema": {"type": "string"}}},
+    ),
     ("GET", "/openapi.json"): Operation(
         "Give this document", (), gives={"application/json": {"schema": {"type": "object"}}}, is_open=True
     ),

@@ -41,9 +41,10 @@ class _ChatCompletions:
         record.request_id = g.sluice_request_id
         caller = gateway.gate.admit(request)
         record.key_label = caller.label
+        g.sluice_has_record = True
         try:
             run, key = self._prepare(record, caller)
-            gateway.enter()
+            gateway.enter(record)
         except GatewayError as error:
             _reject(record, error)
             raise
