@@ -1,4 +1,5 @@
 import os
+import resource
 import sys
 
 _worker_class = os.environ.get("SLUICE_WORKER_CLASS") or "gevent"
@@ -19,13 +20,21 @@ def _whole(name, default):
 
 _max_streams = _whole("SLUICE_MAX_STREAMS", 1000)
 
+# Two files a stream, and some for all else; what the system does not allow lowers the limit on streams, and is said.
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+_wanted = 2 * _max_streams + 350
+if resource.RLIM_INFINITY != _soft < _wanted:
+    _may = _wanted if _hard == resource.RLIM_INFINITY else min(_wanted, _hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_may, _hard))
+
 bind = os.environ.get("BIND") or "127.0.0.1:8000"
 workers = _whole("WEB_CONCURRENCY", 1)
 worker_class = _worker_class
 # Beyond the limit on open streams, or the 503 that says so would never be reached.
 worker_connections = _max_streams + 300
-# gthread: a stream holds a thread for as long as it lasts.
-threads = min(_max_streams, 200) if _worker_class == "gthread" else 1
+# gthread: a stream holds a thread for as long as it lasts, and those beyond the limit need one to be told so. Threads
+# are started when they are needed.
+threads = _max_streams + 20 if _worker_class == "gthread" else 1
 # For gevent and gthread this is a sign of life, for sync the longest a request may take.
 timeout = _whole("SLUICE_DEADLINE", 900) + 30 if _worker_class == "sync" else 60
 # How long open streams may go on after SIGTERM; those left get an error event 2.5 s before.

@@ -91,6 +91,11 @@ def parse_request(data: bytes, settings: Settings, own_fields: Iterable[str] = O
 def make_request(body: dict[str, Any], settings: Settings, own_fields: Iterable[str] = OWN_FIELDS) -> ChatRequest:
     """Check a request that is already an object, which becomes the upstream body; otherwise as ``parse_request``."""
     _check(body)
+    if len(body["messages"]) > settings.max_messages:
+        raise RequestError(
+            f"messages: expected at most {settings.max_messages} (SLUICE_MAX_MESSAGES), got {len(body['messages'])}",
+            param="messages",
+        )
     own = frozenset(own_fields) | OWN_FIELDS
     sent = frozenset(key for key, value in body.items() if value is not None)
     options = {key: body.pop(key) for key in own & body.keys()}

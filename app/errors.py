@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AuthenticationError",
+    "BodyTimeout",
     "ClientGone",
     "ConfigurationError",
     "DeadlineExceeded",
@@ -175,6 +176,13 @@ class MethodNotAllowed(RequestError):
 
     code = "method_not_allowed"
     status = 405
+
+
+class BodyTimeout(RequestError):
+    """The body did not come in time."""
+
+    code = "body_timeout"
+    status = 408
 
 
 class LengthRequired(RequestError):

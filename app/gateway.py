@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from . import stages as shipped_stages
 from .chat import OWN_FIELDS
+from .descriptors import RESERVE, affordable, descriptor_limit
 from .errors import Overloaded
 from .feedback import Feedback
 from .gate import Authenticate, Gate
@@ -30,6 +31,17 @@ log = logging.getLogger("sluice.requests")
 
 QUEUE_BYTES = 131_072
 """Most encoded bytes of one stream that wait for its client; then upstream is not read."""
+
+
+def _warn_of_descriptors(wanted: int, places: int) -> None:
+    logging.getLogger("sluice").warning(
+        "SLUICE_MAX_STREAMS is %d, but this process may open only %s files, enough for %d streams, which is the limit"
+        " now: allow it %d (ulimit -n, LimitNOFILE of systemd, ulimits of compose)",
+        wanted,
+        descriptor_limit(),
+        places,
+        2 * wanted + RESERVE,
+    )
 
 
 def log_record(record: Record) -> None:
@@ -78,6 +90,10 @@ class Gateway:
         self._recorder = recorder
         self.journal: Journal | None = None
         self.feedback: Feedback | None = None
+        self.places = affordable(settings.max_streams, descriptor_limit())
+        """How many requests may be under way at once in this process."""
+        if self.places < settings.max_streams:
+            _warn_of_descriptors(settings.max_streams, self.places)
         self._open = 0
         self._lock = threading.Lock()
 
@@ -105,7 +121,7 @@ class Gateway:
             Overloaded: all are taken.
         """
         with self._lock:
-            if self._open >= self.settings.max_streams:
+            if self._open >= self.places:
                 raise Overloaded(
                     f"this worker has {self._open} open requests, the most it may have (SLUICE_MAX_STREAMS)",
                     retry_after="1",

@@ -24,13 +24,20 @@ def on_starting(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Follow a worker that is ready; warn where its class cannot hold streams open side by side."""
+    """Follow a worker that is ready; warn of what its class cannot do."""
     from .drain import drain
 
     drain.watch(worker, float(worker.cfg.graceful_timeout))
     multiprocess.hold()
-    if worker.cfg.worker_class_str == "sync":
+    kind = worker.cfg.worker_class_str
+    if kind == "sync":
         worker.log.warning("worker class sync serves one stream at a time: use gevent, or gthread with many threads")
+    if kind in ("sync", "gthread"):
+        worker.log.warning(
+            "worker class %s waits for a request's headers for as long as a client likes: keep it behind a proxy that"
+            " does not, such as nginx (gevent gives them gunicorn's keepalive seconds)",
+            kind,
+        )
 
 
 def child_exit(server: Any, worker: Any) -> None:

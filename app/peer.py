@@ -38,15 +38,31 @@ class Peer:
         except (AttributeError, OSError):
             return self._is_at_end(sock)
 
+    def limit_silence(self, seconds: float) -> None:
+        """Let the kernel end the connection when the client acknowledges or takes nothing for *seconds*.
+
+        That reaches where nothing of ours looks: an answer that is written in one piece, a client whose power failed.
+        """
+        if self._socket is not None:
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # not Linux, or a Unix socket
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
     def cut(self) -> None:
         """Shut the connection down under a server that is stuck in a write to it."""
+        self._shut(socket.SHUT_RDWR)
+
+    def stop_reading(self) -> None:
+        """End what comes in, under a server that waits for it; an answer can still go out."""
+        self._shut(socket.SHUT_RD)
+
+    def _shut(self, how: int) -> None:
         if self._socket is None:
             return
         # A duplicate, so that the server's own socket object sees a plain broken pipe, which it treats as routine.
         with contextlib.suppress(OSError, ValueError):
             duplicate = socket.socket(fileno=os.dup(self._socket.fileno()))
             try:
-                duplicate.shutdown(socket.SHUT_RDWR)
+                duplicate.shutdown(how)
             finally:
                 duplicate.close()
 

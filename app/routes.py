@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .errors import ConfigurationError, GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
 from .gateway import Gateway
+from .peer import Peer
 from .reply import error_reply
 from .views import chat, feedback, health, metrics, models, openapi, stages
 from .views.route import Route, View
@@ -56,6 +57,9 @@ def make_blueprint(
         "/v1/<path:rest>", "unknown", _unknown(routes), methods=_METHODS, provide_automatic_options=False
     )
     blueprint.before_request(_identify)
+    # Later than our own look at streams, which knows more and tells the record.
+    silence = 1.5 * gateway.settings.client_stall_timeout
+    blueprint.before_request(lambda: Peer(request.environ).limit_silence(silence))
     blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))
     blueprint.after_request(_sign)
     blueprint.after_request(_counter(gateway))

@@ -116,6 +116,16 @@ class Settings:
     )
     max_streams: int = _setting("SLUICE_MAX_STREAMS", 1000, "open requests a worker", low=1, high=100_000)
     max_body_bytes: int = _setting("SLUICE_MAX_BODY_BYTES", 33_554_432, "largest request body in bytes", low=1024)
+    max_values: int = _setting(
+        "SLUICE_MAX_VALUES",
+        100_000,
+        "JSON values in a request body: reading takes time and memory by the value",
+        low=100,
+    )
+    max_messages: int = _setting("SLUICE_MAX_MESSAGES", 10_000, "messages in a request", low=1)
+    body_timeout: float = _setting(
+        "SLUICE_BODY_TIMEOUT", 120.0, "a request body that takes longer is given up", low=0.2, high=3600
+    )
     max_event_bytes: int = _setting("SLUICE_MAX_EVENT_BYTES", 16_777_216, "largest upstream event in bytes", low=1024)
     client_stall_timeout: float = _setting(
         "SLUICE_CLIENT_STALL_TIMEOUT", 60.0, "a client that takes nothing for this long is cut off", low=0.2
@@ -153,7 +163,12 @@ class Settings:
     def tick(self) -> float:
         """Seconds between two looks at the open streams: fine for the shortest limit, coarse enough to be cheap."""
         shortest = min(
-            self.heartbeat, self.first_token_timeout, self.idle_timeout, self.deadline, self.client_stall_timeout
+            self.heartbeat,
+            self.first_token_timeout,
+            self.idle_timeout,
+            self.deadline,
+            self.client_stall_timeout,
+            self.body_timeout,
         )
         return min(max(shortest / 20, 0.02), 0.4)
 

@@ -17,6 +17,7 @@ __all__ = ["dumps", "loads"]
 _OPTIONS = orjson.OPT_PASSTHROUGH_SUBCLASS
 _DEEPEST = 254
 """Levels of nesting that orjson still writes."""
+_MOST_DIGITS = 400
 
 
 class _SpelledFloat(float):
@@ -39,8 +40,8 @@ def _read_float(spelling: str) -> float:
 
 
 def _read_int(spelling: str) -> int | float:
-    # NOTE: past 4,300 digits int() refuses, by design of Python; such a number is kept by its spelling alone.
-    if spelling == "-0" or len(spelling) > 4000:
+    # NOTE: int() takes time by the square of the digits, and refuses past 4,300; such a number is kept by its spelling.
+    if spelling == "-0" or len(spelling) > _MOST_DIGITS:
         return _read_float(spelling)
     value = int(spelling)
     return value if -(2**63) <= value < 2**64 else _SpelledInt(value)
@@ -66,11 +67,11 @@ def loads(data: bytes) -> Any:
     except ValueError:
         pass  # orjson refuses lone surrogates, which the exact way may still carry
     except TypeError:  # orjson reads deeper than it writes
-        raise ValueError("nested too deeply") from None
+        raise ValueError(f"nested too deeply, more than {_DEEPEST} levels") from None
     try:
         value = _exact.decode(data.decode())
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError(f"nested too deeply, more than {_DEEPEST} levels") from None
     _check_depth(value)
     return value
 
@@ -86,7 +87,7 @@ def _check_depth(value: Any) -> None:
         ]
         if not level:
             return
-    raise ValueError("nested too deeply")
+    raise ValueError(f"nested too deeply, more than {_DEEPEST} levels")
 
 
 def dumps(value: Any) -> bytes:

@@ -180,6 +180,7 @@ class GunicornGateway:
         args: further arguments for gunicorn.
         ready_path: is asked until it answers, whatever it answers; None does not wait.
         python: the interpreter, and with it the environment.
+        before: what stands before gunicorn's command: a program that becomes it.
     """
 
     def __init__(
@@ -194,6 +195,7 @@ class GunicornGateway:
         args: Iterable[str] = (),
         ready_path: str | None = "/v1/health",
         python: str | Path = sys.executable,
+        before: Iterable[str] = (),
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-")
         defaults: dict[str, str | None] = {
@@ -204,7 +206,7 @@ class GunicornGateway:
             "PYTHONUNBUFFERED": "1",
         }
         self._env = clean_environ(defaults | dict(env or {}))
-        self._command = [str(python), "-m", "gunicorn", "-c", str(config or ROOT / "gunicorn.conf.py")]
+        self._command = [*before, str(python), "-m", "gunicorn", "-c", str(config or ROOT / "gunicorn.conf.py")]
         self._command += ["--bind", f"127.0.0.1:{port}", *args, app]
         self._cwd, self._ready_path = cwd, ready_path
         self._process: Process | None = None

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from .exchange import Exchange, Headers, Outcome
 from .framing import Framer
-from .operations import Body, Close, End, Ending, Head, Limit, Operation, Raw, RawHead, Shape, Silence, Wait
+from .operations import Body, Close, End, Ending, Head, Hold, Limit, Operation, Raw, RawHead, Shape, Silence, Wait
 from .script import ScriptError
 
 if TYPE_CHECKING:
@@ -191,6 +191,8 @@ class Connection(asyncio.Protocol):
             match operation:
                 case Wait(seconds):
                     await asyncio.sleep(seconds)
+                case Hold():
+                    await self._server.released.wait()
                 case Silence():
                     await asyncio.Event().wait()
                 case End():

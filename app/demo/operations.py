@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Body", "Close", "End", "Ending", "Head", "Limit", "Operation", "Raw", "RawHead", "Shape", "Silence", "Wait"]
+__all__ = [
+    "Body",
+    "Close",
+    "End",
+    "Ending",
+    "Head",
+    "Hold",
+    "Limit",
+    "Operation",
+    "Raw",
+    "RawHead",
+    "Shape",
+    "Silence",
+    "Wait",
+]
 
 Ending = Literal["clean", "fin", "rst"]
 Framing = Literal["chunked", "close", "length"]
@@ -77,6 +91,11 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """A pause until the upstream is told to go on; held bytes go out before it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Silence:
     """Nothing more, ever, until the peer leaves."""
 
@@ -93,4 +112,4 @@ class Close:
     how: Ending = field(default="fin")
 
 
-Operation = Head | RawHead | Body | Raw | Shape | Limit | Wait | Silence | End | Close
+Operation = Head | RawHead | Body | Raw | Shape | Limit | Wait | Hold | Silence | End | Close

@@ -58,6 +58,8 @@ class Server:
         self._queue: list[_Queued] = []
         self._attempts: dict[str, int] = {}
         self._received = 0
+        self.released = asyncio.Event()
+        """Set once the answers that are held may go on; from the loop's thread only."""
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None = None) -> int:

@@ -14,7 +14,7 @@ from . import (
     content,  # noqa: F401  registers its steps
     endings,
 )
-from .operations import Body, End, Ending, Head, Operation, Raw, RawHead, Shape, Silence, Wait
+from .operations import Body, End, Ending, Head, Hold, Operation, Raw, RawHead, Shape, Silence, Wait
 from .registry import STEPS, ScriptError, step, whole
 from .stream import Stream, Style
 
@@ -101,6 +101,11 @@ def refuse(stream: Stream, how: Ending = "rst") -> Iterator[Operation]:
 @step
 def wait(stream: Stream, seconds: float) -> Iterator[Operation]:
     yield Wait(float(seconds))
+
+
+@step
+def hold(stream: Stream, _: bool = True) -> Iterator[Operation]:
+    yield Hold()
 
 
 @step

@@ -82,6 +82,11 @@ class DemoUpstream:
         for script in scripts:
             self.play(script, path=path)
 
+    def release(self) -> None:
+        """Let all answers that are held go on, those to come as well."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._server.released.set)
+
     def clear(self) -> None:
         """Forget the queued scripts."""
         self._server.clear()

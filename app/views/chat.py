@@ -7,7 +7,7 @@ from flask import Response, g, request
 from ..access import Caller, apply_rules
 from ..body import EventBody
 from ..chat import parse_request
-from ..errors import GatewayError
+from ..errors import GatewayError, InternalError
 from ..event_response import event_response
 from ..gate import UpstreamKey
 from ..gateway import Gateway
@@ -43,16 +43,20 @@ class _ChatCompletions:
         record.key_label = caller.label
         g.sluice_has_record = True
         try:
-            run, key = self._prepare(record, caller)
-            gateway.enter(record)
-        except GatewayError as error:
-            _reject(record, error)
+            gateway.enter(record)  # before the body is read: who sends it slowly takes a place too
+            try:
+                run, key = self._prepare(record, caller)
+            except BaseException:
+                gateway.leave()
+                raise
+        except Exception as error:
+            _reject(record, error if isinstance(error, GatewayError) else InternalError("the gateway failed"))
             raise
         return self._relay(run, record, key)
 
     def _prepare(self, record: Record, caller: Caller) -> tuple[Run, UpstreamKey]:
         gateway = self._gateway
-        asked = parse_request(read_body(gateway.settings.max_body_bytes), gateway.settings, gateway.own_fields)
+        asked = parse_request(read_body(gateway), gateway.settings, gateway.own_fields)
         record.stream = asked.stream
         model = asked.body.get("model")
         record.requested_model = model if isinstance(model, str) else None

@@ -20,7 +20,7 @@ def routes(gateway: Gateway) -> list[Route]:
         """Keep a rating of an answer."""
         label = gateway.gate.admit(request).label
         assert gateway.feedback is not None
-        body = parse_object(read_body(gateway.settings.max_body_bytes))
+        body = parse_object(read_body(gateway))
         return json_reply(gateway.feedback.submit(body, label, may_give_params=gateway.gate.is_open))
 
     def stats() -> Response:

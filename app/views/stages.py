@@ -23,7 +23,7 @@ def routes(gateway: Gateway) -> list[Route]:
 def _view(gateway: Gateway, endpoint: Endpoint) -> View:
     def view() -> Response:
         gateway.gate.admit(request)
-        body = {} if endpoint.method == "GET" else parse_object(read_body(gateway.settings.max_body_bytes))
+        body = {} if endpoint.method == "GET" else parse_object(read_body(gateway))
         return json_reply(endpoint.handler(body))
 
     return view

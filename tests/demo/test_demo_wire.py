@@ -218,6 +218,26 @@ def test_silence_before_and_after_the_head(upstream: DemoUpstream, script: list[
     assert exchange.closed_at is not None and exchange.closed_at - left < 1
 
 
+def test_what_is_held_goes_on_when_it_is_released(upstream: DemoUpstream) -> None:
+    """A held answer sends what came before the step and nothing behind it, until it is told to go on."""
+    upstream.play([{"data": "before"}, {"hold": True}, {"data": "behind"}, {"end": True}])
+    with connect(upstream) as connection:
+        send(connection, model="m", messages=[])
+        received = b""
+        while b"before" not in received:
+            received += connection.recv(65536)
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+
+        upstream.release()
+
+        connection.settimeout(5)
+        while not received.endswith(b"0\r\n\r\n"):
+            received += connection.recv(65536)
+    assert b"behind" in received
+
+
 def test_waits_come_where_the_script_has_them(play: Play, upstream: DemoUpstream) -> None:
     """A wait before the first byte delays the head, a wait after it the next event."""
     play({"wait": 0.1}, {"data": "a"}, {"wait": 0.1}, {"end": True})
