@@ -42,7 +42,7 @@ def create_blueprint(
         name: the blueprint's name, another one for each further gateway in an application.
         url_prefix: where it is mounted.
         extras: what to serve beside ``/v1``: ``"openapi"`` for the document at ``/openapi.json``,
-            ``"metrics"`` for Prometheus at ``/metrics``.
+            ``"metrics"`` for Prometheus at ``/metrics``, ``"pages"`` for the playground at ``/``.
 
     Raises:
         ConfigurationError: a setting is wrong, or nothing says who may call.

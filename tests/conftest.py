@@ -29,9 +29,10 @@ QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say
 NEEDS = {
     "nginx": lambda item: "nginx" in item.name or "nginx" in getattr(item, "fixturenames", ()),
     "openssl": lambda item: "tls" in item.name or "certificate" in getattr(item, "fixturenames", ()),
-    "node": lambda item: "clients" in item.path.parts,
-    "npm": lambda item: "clients" in item.path.parts,
-    "curl": lambda item: "clients" in item.path.parts,
+    "node": lambda item: "clients" in item.path.parts or "snippet" in item.name,
+    "npm": lambda item: "clients" in item.path.parts or "snippet" in item.name,
+    "curl": lambda item: "clients" in item.path.parts or "snippet" in item.name,
+    "chromium": lambda item: "browser" in getattr(item, "fixturenames", ()),
     "postgres": lambda item: "postgres" in item.name,
 }
 """Programs that some tests need: where one is missing they are skipped and say so; a checking machine has them all."""

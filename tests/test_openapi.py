@@ -295,7 +295,7 @@ class Checked:
             for event in data:
                 validator(self.document, schema["contentSchema"]).validate(event)
             return data
-        body = response.json()
+        body = response.json() if media == "application/json" else response.read().decode()
         validator(self.document, schema).validate(body)
         return body
 

@@ -78,6 +78,8 @@ _EVENTS = {
     "contentSchema": {"anyOf": [ref("ChatCompletionChunk"), ref("Error"), {"const": "[DONE]"}]},
 }
 
+_PAGE = {"text/html": {"schema": {"type": "string"}}}
+
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(
         "Relay a chat completion, as a stream if `stream` is true",
@@ -110,6 +112,10 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Show the figures of all workers to Prometheus",
         (*ADMITTED, errors.NotFound),
         gives={"text/plain": {"schema": {"type": "string"}}},
+    ),
+    ("GET", "/"): Operation("Give the playground, a page to try the gateway on", (), gives=_PAGE, is_open=True),
+    ("GET", "/static/<state>/<path:name>"): Operation(
+        "Give a file of the pages", (errors.NotFound,), gives={"*/*": {}}, is_open=True
     ),
     ("GET", "/openapi.json"): Operation(
         "Give this document", (), gives={"application/json": {"schema": {"type": "object"}}}, is_open=True

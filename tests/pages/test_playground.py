@@ -1,0 +1,363 @@
+"""The playground, as a person at a browser meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.demo import DemoUpstream
+from app.demo.exchange import Exchange
+from tests.conftest import Served
+from tests.pages.conftest import OpenPage, is_wider_than_its_window, serious
+from tests.servers import wait_until
+
+DARK_PHONE = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True}
+
+
+RICH = """# Title
+
+Sure, I think `code` works.
+
+```python
+x = 1
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+- [x] done
+"""
+
+
+def say(page: Page, text: str) -> None:
+    """Send a message by the keyboard."""
+    page.fill("#message", text)
+    page.press("#message", "Enter")
+
+
+def ask(page: Page, upstream: DemoUpstream, *steps: Any, text: str = "Hello!") -> Exchange:
+    """Send a message that upstream answers with *steps*; give upstream's side of it."""
+    upstream.play(list(steps))
+    seen = len(upstream.requests)
+    say(page, text)
+    return wait_until(lambda: next((e for e in upstream.requests[seen:] if e.method == "POST"), None), 10, "the call")
+
+
+def wait_for_the_end(page: Page) -> None:
+    """Wait until no answer is on its way."""
+    expect(page.locator("#send")).to_be_visible(timeout=20_000)
+
+
+def test_the_first_token_is_shown_before_upstream_has_finished(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """Tokens are on the page while upstream still holds the stream open, with the time the first one took."""
+    page = open_page()
+    exchange = ask(page, upstream, {"text": "First words"}, {"silence": True})
+    expect(page.locator(".answer .markdown")).to_have_text("First words")
+    expect(page.locator(".answer .meter")).to_contain_text("first token")
+    assert "open" == exchange.outcome
+
+
+def test_stop_closes_upstream_within_a_second(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """What had come stays, and the page says who ended it."""
+    page = open_page()
+    exchange = ask(page, upstream, {"text": "Some words"}, {"silence": True})
+    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    page.click("#stop")
+    assert exchange.closed.wait(1)
+    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    expect(page.locator(".callout.stopped")).to_contain_text("You stopped this answer")
+
+
+def test_an_error_before_the_first_token_is_told(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """The page says that nothing came, in upstream's words, and offers to try again, which works."""
+    page = open_page()
+    ask(page, upstream, {"answer": {"status": 402, "json": {"error": {"code": 402, "message": "No credit left"}}}})
+    expect(page.locator(".callout.failed")).to_contain_text("No answer came")
+    expect(page.locator(".callout.failed")).to_contain_text("No credit left")
+    upstream.play([{"text": "Better now."}])
+    page.click("text=Try again")
+    expect(page.locator(".answer .markdown")).to_have_text("Better now.")
+    expect(page.locator(".callout.failed")).to_have_count(0)
+
+
+def test_an_error_after_the_first_token_is_told(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """The words that came stay, and the page says that the answer broke off and what that means."""
+    page = open_page()
+    ask(page, upstream, {"text": "Half of"}, {"cut": "fin"})
+    expect(page.locator(".answer .markdown")).to_have_text("Half of")
+    expect(page.locator(".callout.failed")).to_contain_text("The answer broke off")
+    expect(page.locator(".callout.failed")).to_contain_text("upstream_cut")
+
+
+def test_a_gateway_that_is_gone_is_told(
+    browser: Any, open_page: OpenPage, serve: Callable[..., Served], upstream: DemoUpstream
+) -> None:
+    """Without a gateway there is no error object: the page finds words of its own."""
+    served = serve()
+    page = open_page(url=served.url)
+    expect(page.locator("#model-note")).not_to_be_empty()
+    page.context.set_offline(True)
+    say(page, "Hello?")
+    expect(page.locator(".callout.failed")).to_contain_text("The gateway cannot be reached")
+
+
+@pytest.mark.parametrize("delivery", ["stream", "whole"])
+def test_the_correction_and_the_decisions_are_shown(open_page: OpenPage, upstream: DemoUpstream, delivery: str) -> None:
+    """The corrected text stands, what STM took out is listed, and the metadata reads as words."""
+    page = open_page()
+    page.check(f'[name="delivery"][value="{delivery}"]', force=True)
+    ask(page, upstream, {"text": "Sure, I think this works.\n\nMaybe later."}, text="Does it?")
+    expect(page.locator(".answer .markdown")).to_contain_text("This works.")
+    wait_for_the_end(page)
+    if delivery == "stream":
+        expect(page.locator(".changes del")).to_have_text("Sure, I think this ")
+        expect(page.locator(".changes ins")).to_have_text("This ")
+        page.click("text=Show as streamed")
+        expect(page.locator(".answer .markdown")).to_contain_text("Sure, I think this works.")
+    page.click("text=What happened")
+    told = page.locator(".particulars")
+    expect(told).to_contain_text("adaptive")
+    expect(told).to_contain_text("hedge_reducer, direct_mode")
+    expect(told).to_contain_text("temperature")
+
+
+def test_live_mode_is_live(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """The corrected words show while upstream goes on, under a badge that says so."""
+    page = open_page()
+    page.check('[name="stm_mode"][value="live"]', force=True)
+    exchange = ask(page, upstream, {"text": "Sure, I think this works. And so it goes on"}, {"silence": True})
+    expect(page.locator(".answer .markdown")).to_contain_text("This works. And so")
+    expect(page.locator(".answer .badge")).to_have_text("STM live")
+    assert "open" == exchange.outcome
+
+
+def test_reasoning_tool_calls_and_pictures_stand_apart(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """They are no part of the answer's text."""
+    page = open_page()
+    call = {"name": "lookup", "arguments": '{"word": "sluice"}'}
+    ask(page, upstream, {"reasoning": "I look it up."}, {"text": "One moment."}, {"tool_call": call}, {"image": 64})
+    wait_for_the_end(page)
+    expect(page.locator(".answer .markdown")).to_have_text("One moment.")
+    expect(page.locator(".answer .reasoning")).to_contain_text("I look it up.")
+    expect(page.locator(".answer .tool h3")).to_have_text("Tool call lookup")
+    expect(page.locator(".answer .tool pre")).to_contain_text('"word": "sluice"')
+    expect(page.locator(".answer .images img")).to_have_count(1)
+
+
+def test_every_option_reaches_the_gateway(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """Strategy, stages, sampling, stop, further fields and the system message change what upstream is asked."""
+    page = open_page()
+    page.fill('[name="system"]', "Be brief.")
+    page.select_option('[name="strategy"]', "precise")
+    page.check('[name="parseltongue"]')
+    page.fill('[name="parseltongue_triggers"]', "lock, water")
+    page.select_option('[name="parseltongue_technique"]', "mixedcase")
+    page.select_option('[name="parseltongue_intensity"]', "heavy")
+    page.fill('[name="parseltongue_seed"]', "7")
+    page.fill('[name="top_p"]', "0.5")
+    page.fill('[name="max_tokens"]', "99")
+    page.fill('[name="stop"]', "END\nSTOP")
+    page.fill('[name="further"]', '{"reasoning": {"effort": "low"}}')
+    page.fill("#model", "some/model")
+    body = ask(page, upstream, {"text": "Done."}, text="The lock").body
+    assert {"role": "system", "content": "Be brief."} == body["messages"][0]
+    assert re.fullmatch("The (?!lock)[lL][oO][cC][kK]", body["messages"][1]["content"])
+    assert ("some/model", 0.2, 0.5, 99) == tuple(body[n] for n in ("model", "temperature", "top_p", "max_tokens"))
+    assert ["END", "STOP"] == body["stop"]
+    assert {"effort": "low"} == body["reasoning"]
+
+
+def test_further_fields_that_are_no_json_are_told(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """Nothing is sent, and what was typed stays."""
+    page = open_page()
+    page.fill('[name="further"]', "{reasoning")
+    say(page, "Hello!")
+    expect(page.locator("#problem")).to_contain_text("Further fields: expected a JSON object")
+    expect(page.locator("#message")).to_have_value("Hello!")
+
+
+def test_a_conversation_goes_on_is_kept_and_can_be_left(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """The next request has what was said, corrected; a reload keeps it; a new one starts empty."""
+    page = open_page()
+    ask(page, upstream, {"text": "Sure, I think it works."}, text="Does it?")
+    wait_for_the_end(page)
+    second = ask(page, upstream, {"text": "Yes."}, text="Really?")
+    wait_for_the_end(page)
+    said = [("user", "Does it?"), ("assistant", "It works."), ("user", "Really?")]
+    assert said == [(m["role"], m["content"]) for m in second.body["messages"]]
+    page.reload()
+    expect(page.locator(".answer .markdown").last).to_have_text("Yes.")
+    page.click("#new")
+    expect(page.locator(".turn")).to_have_count(0)
+    assert 1 == len(ask(page, upstream, {"text": "Hi."}).body["messages"])
+    wait_for_the_end(page)
+    page.click("text=Does it?")
+    expect(page.locator(".turn")).to_have_count(4)
+    upstream.play([{"text": "Yes, really."}])
+    page.click("text=Regenerate >> visible=true")
+    expect(page.locator(".answer .markdown").last).to_have_text("Yes, really.")
+    assert said == [(m["role"], m["content"]) for m in upstream.requests[-1].body["messages"]]
+
+
+def test_a_rating_is_sent_and_shown(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """The gateway takes it for this completion, whether AutoTune detected a context or a strategy was fixed."""
+    page = open_page()
+    for strategy, context in (("adaptive", "code"), ("creative", "code")):
+        page.select_option('[name="strategy"]', strategy)
+        ask(page, upstream, {"text": "Ok."}, text="Write a Python function to sort a list and debug it")
+        wait_for_the_end(page)
+        with page.expect_response("**/v1/feedback") as answered:
+            page.click(".thumb.up >> nth=-1")
+        assert 200 == answered.value.status
+        assert {"rating": 1, "context_type": context} == {
+            name: answered.value.request.post_data_json[name] for name in ("rating", "context_type")
+        }
+        expect(page.locator(".thumb.up").last).to_have_attribute("aria-pressed", "true")
+
+
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(2)>",
+    "<svg onload=alert(3)><script>alert(4)</script></svg>",
+    "[link](javascript:alert(5))",
+    "[link](JaVaScRiPt&colon;alert(6))",
+    "[link](data:text/html;base64,PHNjcmlwdD5hbGVydCg3KTwvc2NyaXB0Pg==)",
+    '![picture](https://tracker.invalid/x.png "title")',
+    '[x](https://example.invalid/" onmouseover="alert(8))',
+    "<iframe srcdoc='<script>parent.alert(9)</script>'></iframe>",
+    "<math><mtext><table><mglyph><style><img src onerror=alert(10)></style></mglyph></table></mtext></math>",
+    "```html\n<script>alert(11)</script>\n```",
+    '```"><img src=x onerror=alert(12)>\nx\n```',
+    "<form action=https://evil.invalid><button id=turns>x</button></form>",
+    '<a href="vbscript:alert(13)" style="position:fixed;inset:0">x</a>',
+    "<https://example.invalid/?<script>alert(14)</script>>",
+    "| <img src=x onerror=alert(15)> | b |\n|---|---|\n| <script>alert(16)</script> | [x](javascript:alert(17)) |",
+]
+
+
+def test_nothing_that_a_model_writes_ever_runs(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """Markup is shown as text wherever it stands, nothing is fetched for it, and the policy has nothing to stop."""
+    page = open_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    bad = "<img src=x onerror=alert(20)>"
+    answer = "\n\n".join(PAYLOADS)
+    pieces = [answer[place : place + 7] for place in range(0, len(answer), 7)]
+    call = {"name": bad, "arguments": json.dumps({"x": bad})}
+    ask(page, upstream, {"reasoning": bad}, {"text": pieces}, {"tool_call": call}, {"finish": bad}, text=bad)
+    wait_for_the_end(page)
+    error = {"code": bad, "message": bad, "metadata": {"raw": bad}}
+    ask(page, upstream, {"text": "x"}, {"error": {"form": "bare", **error}}, text="Again")
+    wait_for_the_end(page)
+    expect(page.locator(".callout.failed")).to_contain_text(bad)
+    for account in page.locator(".happened summary").all():
+        account.click()
+    assert [] == page.evaluate("window.__ran")
+    made = "#turns :is(script, iframe, svg, math, style, form, object, embed, img), #turns [onerror], #turns [style]"
+    expect(page.locator(made)).to_have_count(0)
+    links = page.eval_on_selector_all("#turns a[href]", "links => links.map((link) => link.protocol)")
+    assert set(links) <= {"http:", "https:", "mailto:"}
+    assert {page.url} == {re.sub("(?<=[0-9])/.*", "/", address) for address in asked}
+    expect(page.locator("#turns")).to_contain_text("<script>alert(1)</script>")
+
+
+def test_ten_thousand_tokens_do_not_slow_the_page(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """Frames near the end take about as long as those near the beginning, and every word arrives."""
+    page = open_page()
+    tokens = [f"{'word'}{n}{'. ' if n % 40 else '.' + chr(10) * 2}" for n in range(10_000)]
+    page.evaluate("""() => {
+        window.__frames = [];
+        const note = (now) => { window.__frames.push(now); requestAnimationFrame(note); };
+        requestAnimationFrame(note);
+    }""")
+    page.uncheck('[value="hedge_reducer"]')
+    page.uncheck('[value="direct_mode"]')
+    bursts = [step for n in range(0, 10_000, 100) for step in ({"text": tokens[n : n + 100]}, {"wait": 0.03})]
+    ask(page, upstream, *bursts)
+    expect(page.locator(".answer .markdown")).to_contain_text("word1.")
+    began = page.evaluate("window.__frames.length")
+    expect(page.locator("#send")).to_be_visible(timeout=60_000)
+    times = page.evaluate(f"window.__frames.slice({began})")
+    expect(page.locator(".answer .markdown")).to_contain_text("word9999.")
+    expect(page.locator(".answer .meter")).to_contain_text("10,000 tokens")
+    frames = [after - before for before, after in zip(times, times[1:], strict=False)]
+    third = len(frames) // 3
+    early, late = statistics.median(frames[:third]), statistics.median(frames[-third:])
+    assert third > 10
+    assert late < 2 * early + 25, f"a frame took {early:.0f} ms at first, {late:.0f} ms in the end"
+
+
+def test_the_keyboard_is_enough(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """Skip link, message, Enter, Stop, the drawer on a phone: all without a pointer."""
+    page = open_page(viewport={"width": 390, "height": 844})
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.type("Hello!")
+    upstream.play([{"text": "Some words"}, {"silence": True}])
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.id") == "stop":
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator(".callout.stopped")).to_be_visible()
+    page.focus('[data-drawer="settings"]')
+    page.keyboard.press("Enter")
+    expect(page.locator("#settings button:focus")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator("#settings")).to_be_hidden()
+    assert "settings" == page.evaluate("document.activeElement.dataset.drawer")
+
+
+@pytest.mark.parametrize("options", [{"color_scheme": "light"}, DARK_PHONE], ids=["light", "dark-phone"])
+def test_axe_finds_nothing_serious(open_page: OpenPage, upstream: DemoUpstream, options: dict[str, Any]) -> None:
+    """Neither in the empty page nor in one with every kind of content, dialog and panel open; nor is it too wide."""
+    page = open_page(**options)
+    assert [] == serious(page)
+    ask(page, upstream, {"reasoning": "Why?"}, {"text": RICH}, {"tool_call": {}})
+    wait_for_the_end(page)
+    page.click("text=What happened")
+    ask(page, upstream, {"text": "Half"}, {"cut": "fin"})
+    wait_for_the_end(page)
+    assert [] == serious(page)
+    assert not is_wider_than_its_window(page)
+    page.click("text=Copy as code >> nth=-1")
+    assert [] == serious(page)
+    page.click("text=Close >> visible=true")
+    if "viewport" in options:
+        page.click('[data-drawer="settings"]')
+        assert [] == serious(page)
+        assert not is_wider_than_its_window(page)
+
+
+def test_a_key_is_asked_for_and_kept_to_the_tab(
+    open_page: OpenPage, serve: Callable[..., Served], upstream: DemoUpstream
+) -> None:
+    """A wrong key is told, the right one opens the page, and it shows up in no address and no other tab."""
+    served = serve(SLUICE_OPEN="off", SLUICE_API_KEYS="ann:right-key")
+    page = open_page(url=served.url)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.fill("#sign-in-key", "wrong-key")
+    page.press("#sign-in-key", "Enter")
+    expect(page.locator("#sign-in-problem")).to_have_text("That key was not accepted.")
+    page.fill("#sign-in-key", "right-key")
+    page.press("#sign-in-key", "Enter")
+    expect(page.locator("#sign")).to_have_text("Sign out")
+    ask(page, upstream, {"text": "Welcome."})
+    expect(page.locator(".answer .markdown")).to_have_text("Welcome.")
+    assert "ann" == served.record().key_label
+    assert [] == [address for address in [*asked, page.url] if "key" in address]
+    assert "right-key" == page.evaluate("sessionStorage.getItem('sluice.key')")
+    assert 0 == page.evaluate("localStorage.length")
+    page.click("#sign")
+    expect(page.locator("#sign")).to_have_text("Sign in")
+    assert page.evaluate("sessionStorage.getItem('sluice.key')") is None
