@@ -26,6 +26,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermissionDenied",
     "RequestError",
+    "StoreAway",
     "UnsupportedMediaType",
     "UpstreamConnectionError",
     "UpstreamCut",
@@ -237,6 +238,13 @@ class DeadlineExceeded(GatewayError):
     code = "deadline"
     status = 504
     end_reason = "deadline"
+
+
+class StoreAway(GatewayError):
+    """The record's database cannot be asked."""
+
+    code = "store_unavailable"
+    status = 503
 
 
 class UpstreamError(GatewayError):

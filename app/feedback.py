@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import wire
-from .errors import GatewayError, NotFound, RequestError
+from .errors import NotFound, RequestError, StoreAway
 from .journal import Journal
 from .learning import NEUTRAL, adjustment, weight
 from .shape import NUMBER, STRING, ascii_of, object_of, one_of, or_null
 from .stores import FeedbackTable, RecordTable, StoreError
 
-__all__ = ["CONTEXTS", "TAKES", "Feedback", "StoreAway"]
+__all__ = ["CONTEXTS", "TAKES", "Feedback"]
 
 log = logging.getLogger("sluice")
 
@@ -52,13 +52,6 @@ _REFRESH = 3.0
 """Seconds for which what was learned is not read anew."""
 _FIRST_READ = 0.2
 """Seconds for which a process' first request waits for what was learned before."""
-
-
-class StoreAway(GatewayError):
-    """The database cannot be asked."""
-
-    code = "store_unavailable"
-    status = 503
 
 
 class Feedback:

@@ -21,7 +21,7 @@ from .models import ModelList
 from .pipeline import Pipeline, Stage
 from .record import Record, Recorder, new_completion_id
 from .settings import Settings
-from .stores import FeedbackTable, RecordTable, Store
+from .stores import Events, FeedbackTable, RecordTable, Statistics, Store
 from .ticker import Ticker
 from .upstream import UpstreamClient
 
@@ -101,6 +101,7 @@ class Gateway:
         """Open the store: the database of the settings, or a SQLite file in *folder*. Nothing is connected yet."""
         store = Store(self.settings.database_url or f"sqlite:///{os.path.join(folder, 'sluice.db')}")
         records = RecordTable(store)
+        self.events, self.statistics = Events(store), Statistics(store)
         self.journal = Journal(records, retention_days=self.settings.retention_days)
         self.feedback = Feedback(FeedbackTable(store), records, self.journal)
         for stage in self.pipeline.stages:

@@ -87,10 +87,10 @@ class Journal:
             self._wake.set()
 
     def state(self) -> dict[str, Any]:
-        """Say how writing goes: ``state`` (ok or failing), ``reason``, and how many records wait and were dropped."""
+        """Say how writing goes: ``state`` (ok or failing), and how many records wait and were dropped."""
         self.start()
         state = "ok" if self.failure is None else "failing"
-        return {"state": state, "reason": self.failure, "waiting": len(self._queue), "dropped": self.dropped}
+        return {"state": state, "waiting": len(self._queue), "dropped": self.dropped}
 
     def find(self, completion_id: str) -> Row | None:
         """Give a record that still waits."""

@@ -14,8 +14,23 @@ from typing import Any
 
 from .gaps import Gaps
 
-__all__ = ["Record", "Recorder", "ignore", "new_completion_id"]
+__all__ = ["END_REASONS", "SUCCESSES", "Record", "Recorder", "ignore", "new_completion_id"]
 
+SUCCESSES = ("completed", "length", "tool_calls", "content_filter")
+"""The end reasons of answers that came whole."""
+END_REASONS = (
+    *SUCCESSES,
+    "upstream_error",
+    "upstream_cut",
+    "upstream_timeout",
+    "upstream_empty",
+    "deadline",
+    "client_disconnected",
+    "client_stalled",
+    "rejected",
+    "draining",
+    "internal_error",
+)
 _WORD = re.compile(r"[\w.:/-]{1,64}", re.ASCII)
 
 log = logging.getLogger("sluice")

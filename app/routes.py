@@ -16,7 +16,7 @@ from .errors import ConfigurationError, GatewayError, InternalError, MethodNotAl
 from .gateway import Gateway
 from .peer import Peer
 from .reply import error_reply
-from .views import chat, feedback, health, metrics, models, openapi, pages, stages
+from .views import chat, feedback, health, metadata, metrics, models, openapi, pages, stages
 from .views.route import Route, View
 from .worker import check_worker
 
@@ -27,7 +27,7 @@ log = logging.getLogger("sluice")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _OPENAI_ONLY = ("responses", "completions", "embeddings")
-_VIEWS = (chat, models, health, feedback, stages)
+_VIEWS = (chat, models, health, metadata, feedback, stages)
 _BESIDE: dict[str, ModuleType] = {"metrics": metrics, "pages": pages}
 EXTRAS = ("openapi", *_BESIDE)
 """What an application of the gateway's own serves beside ``/v1``, and a blueprint only if told to."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from .. import errors
 from ..errors import GatewayError
 from ..feedback import TAKES as FEEDBACK
-from ..feedback import StoreAway
 from ..pipeline import Endpoint
+from .metadata import EVENT_PARAMETERS, STATS_PARAMETERS
 from .schemas import ref
 
 __all__ = ["ADMITTED", "BODY", "OPERATIONS", "UPSTREAM", "Operation", "of_endpoint"]
@@ -35,6 +35,10 @@ UPSTREAM: Errors = (
     errors.DeadlineExceeded,
 )
 """Of every route that asks upstream, which may also tell errors of its own, with any status."""
+
+
+_OPERATOR: Errors = (*ADMITTED, errors.RequestError, errors.NotFound, errors.StoreAway)
+"""Of the routes that only the operator may ask."""
 
 
 class Operation(NamedTuple):
@@ -99,14 +103,23 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         others={"503": {"description": "The process is shutting down.", "content": _json("Draining")}},
         is_open=True,
     ),
+    ("GET", "/v1/metadata/events"): Operation(
+        "List records, newest first",
+        _OPERATOR,
+        gives={**_json("EventList"), "application/x-ndjson": {"schema": {"type": "string"}}},
+        parameters=EVENT_PARAMETERS,
+    ),
+    ("GET", "/v1/metadata/stats"): Operation(
+        "Sum records up, by model and period", _OPERATOR, gives=_json("Stats"), parameters=STATS_PARAMETERS
+    ),
     ("POST", "/v1/feedback"): Operation(
         "Rate an answer's parameters",
-        (*ADMITTED, *BODY, errors.NotFound, StoreAway),
+        (*ADMITTED, *BODY, errors.NotFound, errors.StoreAway),
         takes=FEEDBACK,
         gives=_json("FeedbackAccepted"),
     ),
     ("GET", "/v1/feedback/stats"): Operation(
-        "Sum the ratings up", (*ADMITTED, StoreAway), gives=_json("FeedbackStats")
+        "Sum the ratings up", (*ADMITTED, errors.StoreAway), gives=_json("FeedbackStats")
     ),
     ("GET", "/metrics"): Operation(
         "Show the figures of all workers to Prometheus",

@@ -8,6 +8,7 @@ from typing import Any
 from ..chat import FIELDS
 from ..pipeline import Stage
 from ..shape import BOOLEAN, COUNT, NUMBER, STRING, array_of, object_of, one_of, or_null
+from .metadata import EVENT, STATS
 
 __all__ = ["SCHEMAS", "chat_request", "ref"]
 
@@ -60,6 +61,8 @@ _USAGE = {"type": "object", "description": "Upstream's count of tokens, as it ca
 _MODEL = object_of({"id": STRING, "object": {"const": "model"}, "created": {}, "owned_by": STRING})
 _RATINGS = {"positive": COUNT, "negative": COUNT, "positive_rate": or_null(NUMBER)}
 
+_STORE = object_of({"state": one_of(["ok", "failing"]), "waiting": COUNT, "dropped": COUNT})
+
 SCHEMAS: Mapping[str, Any] = {
     "ErrorObject": object_of(
         {
@@ -97,9 +100,12 @@ SCHEMAS: Mapping[str, Any] = {
     "ModelList": object_of({"object": {"const": "list"}, "data": array_of(ref("Model"))}),
     "Health": object_of({"status": one_of(["ok"]), "version": STRING}),
     "Ready": object_of(
-        {"status": one_of(["ready"]), "open_streams": COUNT, "warnings": array_of(STRING)}, ["status", "open_streams"]
+        {"status": one_of(["ready"]), "open_streams": COUNT, "store": _STORE, "warnings": array_of(STRING)},
+        ["status", "open_streams", "store"],
     ),
     "Draining": object_of({"status": one_of(["draining"])}),
+    "EventList": object_of({"object": {"const": "list"}, "data": array_of(EVENT), "next_cursor": or_null(STRING)}),
+    "Stats": STATS,
     "FeedbackAccepted": object_of(
         {"accepted": {"const": True}, "total_feedback": COUNT, "context_type": STRING, "learned": BOOLEAN}
     ),

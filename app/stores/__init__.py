@@ -5,9 +5,26 @@
 
 from __future__ import annotations
 
+from .events import Event, EventFilter, Events, Place
 from .feedback import FeedbackTable
 from .records import RecordTable
 from .rows import Row, row_of, size_of
+from .statistics import Question, Statistics
 from .store import Store, StoreError, ValueRefused
 
-__all__ = ["FeedbackTable", "RecordTable", "Row", "Store", "StoreError", "ValueRefused", "row_of", "size_of"]
+__all__ = [
+    "Event",
+    "EventFilter",
+    "Events",
+    "FeedbackTable",
+    "Place",
+    "Question",
+    "RecordTable",
+    "Row",
+    "Statistics",
+    "Store",
+    "StoreError",
+    "ValueRefused",
+    "row_of",
+    "size_of",
+]

@@ -26,7 +26,12 @@ def routes(gateway: Gateway) -> list[Route]:
         """Say whether new requests are welcome."""
         if drain.has_begun:
             return json_reply({"status": "draining"}, 503)
-        found: dict[str, Any] = {"status": "ready", "open_streams": gateway.open_streams}
+        assert gateway.journal is not None
+        found: dict[str, Any] = {
+            "status": "ready",
+            "open_streams": gateway.open_streams,
+            "store": gateway.journal.state(),
+        }
         gateway.gate.keys.refresh()
         if gateway.gate.keys.failure is not None:
             # Which file and what is wrong with it is the operator's business, and in the log.
