@@ -100,5 +100,6 @@ def _told(error: HTTPException) -> Response:
     """Answer what no blueprint answers in OpenAI's shape too."""
     status = error.code or 500
     message = "no such route here: the API is below /v1" if status == 404 else error.description
-    body = {"error": {"message": message, "type": type_for_status(status), "param": None, "code": error.name.lower()}}
+    code = error.name.lower().replace(" ", "_")
+    body = {"error": {"message": message, "type": type_for_status(status), "param": None, "code": code}}
     return Response(wire.dumps(body), status, mimetype="application/json")

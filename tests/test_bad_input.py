@@ -143,7 +143,7 @@ def test_another_route_is_a_404(served: Served, path: str) -> None:
         body = response.json()
 
     assert 404 == response.status
-    assert_error(body)
+    assert_error(body, "not_found")
     assert "/v1" in body["error"]["message"]
 
 
