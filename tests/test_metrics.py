@@ -268,7 +268,7 @@ def test_all_workers_count_together(upstream: DemoUpstream) -> None:
         whole(open_stream(gateway.chat_url, {**QUESTION, "stream": True}))
         found = until(gateway.url, "sluice_requests_total", 21, **done)
         assert 21 <= value(found, "sluice_request_seconds_count")
-        gateway.stop()
+        gateway.stop(timeout=START_TIMEOUT)
         assert not folder.exists()
 
 
