@@ -46,6 +46,12 @@ worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None
 # No second way into the process; its default place would be shared by every gunicorn of the user.
 control_socket_disable = True
 
+# Should someone switch it on: neither addresses nor query strings.
+access_log_format = '%(t)s "%(m)s %(U)s %(H)s" %(s)s %(B)s %(L)s s'
+# What gunicorn itself has to say, in the format of the gateway's log.
+if os.environ.get("SLUICE_LOG_FORMAT") == "json":
+    logger_class = "app.server_log.JsonLogger"
+
 # The hooks: open streams end properly at a shutdown, and all workers count into the same metrics.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from app.gunicorn import *  # noqa: E402, F403

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flask import Blueprint, Flask, Response
+from flask import Blueprint, Flask, Response, request
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException
 
 from . import wire
 from .errors import type_for_status
 from .gate import Authenticate
-from .gateway import Gateway, log_record
+from .gateway import Gateway
+from .identity import attend
+from .logs import log_record, set_up
 from .pipeline import Stage
 from .record import Recorder
 from .routes import EXTRAS, make_blueprint
@@ -57,6 +59,7 @@ def create_blueprint(
         state.app.extensions.setdefault("sluice", {})[name] = gateway
 
     blueprint.record_once(mounted)
+    blueprint.record(lambda state: attend(state.app, gateway.metrics, _ownership(state)))
     return blueprint
 
 
@@ -90,10 +93,26 @@ def create_app(settings: Settings | Mapping[str, Any] | None = None, **options: 
     Raises:
         ConfigurationError: as ``create_blueprint``.
     """
-    app = Flask(__name__, static_folder=None)
+    if not isinstance(settings, Settings):
+        settings = Settings.from_mapping(os.environ, settings or {})
+    set_up(settings)
+    app = _OwnApp(__name__, static_folder=None)
     app.register_blueprint(create_blueprint(settings, **{"extras": EXTRAS, **options}))
     app.register_error_handler(HTTPException, _told)
     return app
+
+
+class _OwnApp(Flask):
+    """An application in which every request is the gateway's."""
+
+
+def _ownership(state: BlueprintSetupState) -> Callable[[], bool]:
+    """Make the test for requests that are the gateway's: of its routes, or below its prefix where none matches."""
+    registered = f"{state.name_prefix}.{state.name}".lstrip(".")
+    below = f"{state.url_prefix or ''}/v1/"
+    if isinstance(state.app, _OwnApp):
+        return lambda: True
+    return lambda: registered in request.blueprints or request.path.replace("//", "/").startswith(below)
 
 
 def _told(error: HTTPException) -> Response:

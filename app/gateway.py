@@ -15,6 +15,7 @@ from .errors import Overloaded
 from .feedback import Feedback
 from .gate import Authenticate, Gate
 from .journal import Journal
+from .logs import log_record
 from .mailbox import Mailbox
 from .metrics import Metrics
 from .models import ModelList
@@ -25,9 +26,7 @@ from .stores import Events, FeedbackTable, RecordTable, Statistics, Store
 from .ticker import Ticker
 from .upstream import UpstreamClient
 
-__all__ = ["Gateway", "log_record"]
-
-log = logging.getLogger("sluice.requests")
+__all__ = ["Gateway"]
 
 QUEUE_BYTES = 131_072
 """Most encoded bytes of one stream that wait for its client; then upstream is not read."""
@@ -41,20 +40,6 @@ def _warn_of_descriptors(wanted: int, places: int) -> None:
         descriptor_limit(),
         places,
         2 * wanted + RESERVE,
-    )
-
-
-def log_record(record: Record) -> None:
-    """Write a finished record to the log, the recorder of an application that sets none."""
-    log.info(
-        "%s %s status=%s reason=%s chunks=%s total_ms=%s attempts=%s",
-        record.request_id,
-        record.endpoint,
-        record.status,
-        record.end_reason,
-        record.chunks,
-        record.total_ms,
-        len(record.attempts),
     )
 
 

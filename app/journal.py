@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from .drain import drain
+from .faults import told
 from .record import Record
 from .stores import RecordTable, Row, StoreError, ValueRefused, row_of, size_of
 
@@ -144,8 +145,8 @@ class Journal:
                 elif len(self._queue) < _BATCH and not drain.has_begun:
                     self._wait(self._interval)  # for more to write with it
                 pause = self._interval if self._write() else min(pause * 2, _PAUSE_MAX)
-            except Exception:
-                log.exception("the writer of records failed and goes on")
+            except Exception as error:
+                log.error("the writer of records failed and goes on: %s", told(error))
                 time.sleep(pause)
 
     def _wait(self, seconds: float) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .faults import told
 from .gaps import Gaps
 
 __all__ = ["END_REASONS", "SUCCESSES", "Record", "Recorder", "ignore", "new_completion_id"]
@@ -103,8 +104,8 @@ class Record:
         self.total_ms = self.elapsed_ms()
         try:
             self.recorder(self)
-        except Exception:
-            log.exception("the recorder failed; record %s is lost", self.record_id)
+        except Exception as error:
+            log.error("the recorder failed with %s; record %s is lost", told(error), self.record_id)
         return True
 
     def to_dict(self) -> dict[str, Any]:

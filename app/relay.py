@@ -28,6 +28,7 @@ from .errors import (
     Overloaded,
     UpstreamCut,
 )
+from .faults import told
 from .intake import Intake, Response
 from .limits import Limits
 from .peer import Peer
@@ -285,8 +286,8 @@ class Stream:
             self._end_badly(ClientGone("cancelled"))
         except Broken as error:
             self._end_badly(self._upstream.broken(self.call, error))
-        except Exception:
-            log.exception("relaying failed")
+        except Exception as error:
+            log.error("relaying for record %s failed: %s", self._record.record_id, told(error))
             self._end_badly(InternalError("the gateway failed; its log says why"))
         finally:
             if response is not None:
@@ -390,8 +391,8 @@ class Stream:
             self._is_ending = True
         try:
             self._write_success()
-        except Exception:
-            log.exception("the ending cannot be written")
+        except Exception as error:
+            log.error("the ending of record %s cannot be written: %s", self._record.record_id, told(error))
             self.error = InternalError("the gateway failed; its log says why")
             self._write_failure(self.error)
 

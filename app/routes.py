@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import secrets
 from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, request
 from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .errors import ConfigurationError, GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
+from .faults import told
 from .gateway import Gateway
+from .identity import note_arrival, request_id
 from .peer import Peer
 from .reply import error_reply
 from .views import chat, feedback, health, metadata, metrics, models, openapi, pages, stages
@@ -24,7 +24,6 @@ __all__ = ["EXTRAS", "make_blueprint"]
 
 log = logging.getLogger("sluice")
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _OPENAI_ONLY = ("responses", "completions", "embeddings")
 _VIEWS = (chat, models, health, metadata, feedback, stages)
@@ -56,13 +55,11 @@ def make_blueprint(
     blueprint.add_url_rule(
         "/v1/<path:rest>", "unknown", _unknown(routes), methods=_METHODS, provide_automatic_options=False
     )
-    blueprint.before_request(_identify)
     # Later than our own look at streams, which knows more and tells the record.
     silence = 1.5 * gateway.settings.client_stall_timeout
     blueprint.before_request(lambda: Peer(request.environ).limit_silence(silence))
+    blueprint.before_request(note_arrival)
     blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))
-    blueprint.after_request(_sign)
-    blueprint.after_request(_counter(gateway))
     blueprint.register_error_handler(GatewayError, error_reply)
     blueprint.register_error_handler(HTTPException, _translated)
     for code in default_exceptions:
@@ -83,7 +80,7 @@ def _translated(error: HTTPException) -> Response | HTTPException:
 
 
 def _unexpected(error: Exception) -> Response:
-    log.exception("request %s failed", g.get("sluice_request_id"))
+    log.error("request %s failed: %s", request_id(), told(error))
     return error_reply(InternalError("the gateway failed; its log says why"))
 
 
@@ -120,27 +117,3 @@ def _once(check: Callable[[], None]) -> Callable[[], None]:
             passed_in.add(os.getpid())
 
     return hook
-
-
-def _counter(gateway: Gateway) -> Callable[[Response], Response]:
-    """Make the hook that counts what has no record."""
-
-    def hook(response: Response) -> Response:
-        if not g.get("sluice_has_record"):
-            rule = request.url_rule.rule if request.url_rule is not None else "unknown"
-            gateway.metrics.answered("unknown" if rule.endswith("<path:rest>") else rule, response.status_code)
-        return response
-
-    return hook
-
-
-def _identify() -> None:
-    given = request.headers.get("X-Request-Id", "")
-    g.sluice_request_id = given if _REQUEST_ID.fullmatch(given) else f"req-{secrets.token_hex(12)}"
-
-
-def _sign(response: Response) -> Response:
-    if "sluice_request_id" not in g:
-        _identify()  # a hook of the host's answered before ours was asked
-    response.headers["X-Request-Id"] = g.sluice_request_id
-    return response

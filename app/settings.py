@@ -146,6 +146,15 @@ class Settings:
     ca_bundle: str | None = _setting("SLUICE_CA_BUNDLE", None, "file or folder of CA certificates; unset: certifi's")
     referer: str | None = _setting("SLUICE_REFERER", None, "HTTP-Referer sent upstream, for attribution", ascii=True)
     title: str | None = _setting("SLUICE_TITLE", None, "X-OpenRouter-Title sent upstream, for attribution", ascii=True)
+    log_format: str = _setting(
+        "SLUICE_LOG_FORMAT", "text", "the log: `text` for people, `json` for machines", choices=("text", "json")
+    )
+    log_level: str = _setting(
+        "SLUICE_LOG_LEVEL",
+        "info",
+        "least level that is logged; a request's line is `info`",
+        choices=("debug", "info", "warning", "error"),
+    )
     demo: bool = _setting("SLUICE_DEMO", False, "upstream is the embedded demo; set by `serve`")
 
     def __post_init__(self) -> None:

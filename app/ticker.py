@@ -11,6 +11,8 @@ import threading
 import time
 from typing import Protocol
 
+from .faults import told
+
 __all__ = ["Ticker", "Watched"]
 
 log = logging.getLogger("sluice")
@@ -72,8 +74,8 @@ class Ticker:
             for item in list(self._watched):
                 try:
                     item.check(now)
-                except Exception:
-                    log.exception("a look at a stream failed")
+                except Exception as error:
+                    log.error("a look at a stream failed: %s", told(error))
             idle = 0 if self._watched else idle + 1
             if idle > _LINGER and self._may_end():
                 return

@@ -11,6 +11,7 @@ from ..errors import GatewayError, InternalError
 from ..event_response import event_response
 from ..gate import UpstreamKey
 from ..gateway import Gateway
+from ..identity import request_id
 from ..payload import read_body
 from ..peer import Peer
 from ..pipeline import Run
@@ -38,7 +39,7 @@ class _ChatCompletions:
         """Relay one chat completion, streaming or whole."""
         gateway = self._gateway
         record = gateway.new_record()
-        record.request_id = g.sluice_request_id
+        record.request_id = request_id()
         caller = gateway.gate.admit(request)
         record.key_label = caller.label
         g.sluice_has_record = True
