@@ -1,6 +1,6 @@
 """Measure what streaming through Sluice costs, as ratios to nginx in the same run, and write the figures down.
 
-Usage: bench.py [--runs N] [--only WORKLOAD ...] [--peer NAME=PID=URL[=KEY] ...] [--no-write]
+Usage: bench.py [--runs N] [--only WORKLOAD ...] [--peer NAME=PID=URL[=KEY[=HEADERS]] ...] [--no-write]
 
 A peer is any OpenAI-compatible gateway that runs already, its upstream pointed at ``--upstream`` (a port that this
 command's own upstream then uses). Medians of all runs go to ``benchmarks/RESULTS.md`` and ``results.json``, plots to
@@ -71,7 +71,8 @@ def measure(server: Server, options: tuple[str, ...], per: str) -> dict[str, Any
     Raises:
         RuntimeError: a stream failed: such figures count for nothing.
     """
-    command = [sys.executable, str(HERE / "load.py"), server.url, "--key", server.key, *options]
+    headers = [word for header in server.headers for word in ("--header", header)]
+    command = [sys.executable, str(HERE / "load.py"), server.url, "--key", server.key, *headers, *options]
     with Gauge(server.pid) as gauge:
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found: dict[str, Any] = json.loads(output)
@@ -184,9 +185,9 @@ def medians(found: dict[str, dict[str, list[Any]]]) -> dict[str, dict[str, dict[
 
 
 def peer(text: str) -> Server:
-    """Read NAME=PID=URL[=KEY]."""
-    name, pid, url, *key = text.split("=", 3)
-    return Server(name, int(pid), url, *key)
+    """Read NAME=PID=URL[=KEY[=HEADER;HEADER...]]."""
+    name, pid, url, key, headers = [*text.split("=", 4), "", ""][:5]
+    return Server(name, int(pid), url, key or "none", tuple(filter(None, headers.split(";"))))
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """A client of many streams at once that checks every chunk and reads its transit time.
 
-Usage: load.py URL --streams N [--total T] [--chunks K] [--gap-ms MS] [--key KEY] [--extra JSON]
+Usage: load.py URL --streams N [--total T] [--chunks K] [--gap-ms MS] [--key KEY]
+       [--header 'NAME: VALUE' ...] [--extra JSON]
 Prints one JSON object: streams done and failed, chunks, seconds, time to first chunk and transit times in ms.
 """
 
@@ -113,6 +114,7 @@ def request_of(url: str, options: argparse.Namespace) -> bytes:
         f"Content-Length: {len(data)}",
         f"Authorization: Bearer {options.key}",
         "Connection: close",
+        *options.header,
     ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + data
 
@@ -126,6 +128,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=100)
     parser.add_argument("--gap-ms", type=int, default=0)
     parser.add_argument("--key", default="none")
+    parser.add_argument("--header", action="append", default=[], help="a further header, as it is sent")
     parser.add_argument("--model", default="pace/one")
     parser.add_argument("--extra", default="{}")
     parser.add_argument("--limit", type=float, default=120, help="longest time of one stream, seconds")

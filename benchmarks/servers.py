@@ -29,6 +29,7 @@ class Server(NamedTuple):
     pid: int
     url: str
     key: str = KEY
+    headers: tuple[str, ...] = ()
 
 
 def free_port() -> int:
