@@ -51,7 +51,7 @@ class LineBuffer:
         """Take the next bytes; give the whole lines they complete, each ended by LF, perhaps none.
 
         Raises:
-            EventTooLong: the unfinished line is over the limit.
+            EventTooLong: a line that did not come in one piece is over the limit.
         """
         if self._after_cr and data:
             # A CR ended its line at once; the LF of a CRLF cut in two belongs to that same line end.
@@ -72,6 +72,8 @@ class LineBuffer:
                 return data
             self._rest += data[end:]
             return data[:end]
+        if len(self._rest) + data.find(b"\n") > self._limit:
+            raise EventTooLong(self._limit)
         self._rest += data[:end]
         block = bytes(self._rest)
         self._rest = bytearray(data[end:])

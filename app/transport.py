@@ -35,6 +35,7 @@ from urllib3.exceptions import (
 from urllib3.exceptions import HTTPError as Urllib3Error
 from urllib3.util.retry import Retry
 
+from .chunked import ChunkedDecoder
 from .sse import EventTooLong, LineBuffer
 
 __all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
@@ -115,11 +116,13 @@ class Call:
 
 
 class _FinalResponse(http.client.HTTPResponse):
-    """Passes over interim responses (RFC 9110, section 15.2), of which http.client knows 100 alone.
+    """Takes off chunked framing by the block, and passes over interim responses (RFC 9110, section 15.2).
 
-    With one of them taken for the answer, the true answer would stay behind on a connection that goes back to its
-    pool, and be the next caller's.
+    http.client knows 100 alone of these. With one of them taken for the answer, the true answer would stay behind on a
+    connection that goes back to its pool, and be the next caller's.
     """
+
+    _framing: ChunkedDecoder | None = None
 
     def begin(self) -> None:
         super().begin()
@@ -128,6 +131,30 @@ class _FinalResponse(http.client.HTTPResponse):
                 raise http.client.UnknownProtocol("what follows a 101")
             self.headers = None  # type: ignore[assignment]  # what a response has before it has begun
             super().begin()
+        self._framing = ChunkedDecoder() if self.chunked else None
+
+    def read1(self, n: int = -1) -> bytes:
+        """Give what is there of the body, of any number of chunks.
+
+        Raises:
+            http.client.IncompleteRead: the body ended early, or its framing is broken.
+        """
+        decoder = self._framing
+        if decoder is None or self.fp is None:
+            return super().read1(n)
+        data = b""
+        try:
+            while not data and not decoder.is_done:
+                block = self.fp.read1(_READ_SIZE)
+                if not block:
+                    raise ValueError("the connection was closed")
+                data = decoder.feed(block)
+        except ValueError:
+            self.close()
+            raise http.client.IncompleteRead(b"") from None
+        if decoder.is_done:
+            self._close_conn()  # type: ignore[attr-defined]
+        return data
 
 
 class _Cancellable:

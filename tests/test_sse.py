@@ -147,6 +147,15 @@ def test_a_carriage_return_ends_its_line_at_once() -> None:
     assert buffer.feed(b"\ndata: C\n") == b"data: C\n"
 
 
+def test_a_line_over_the_limit_is_refused_when_its_end_comes_with_it() -> None:
+    """What completes a line counts as what has waited does."""
+    buffer = LineBuffer(10)
+    assert b"" == buffer.feed(b"123456789")
+
+    with pytest.raises(EventTooLong):
+        buffer.feed(b"0a\nb")
+
+
 def test_an_unfinished_line_over_the_limit_is_refused() -> None:
     """A line that does not end cannot fill the memory."""
     buffer = LineBuffer(10)
