@@ -17,8 +17,9 @@ from .errors import ConfigurationError
 
 __all__ = ["Settings"]
 
-# Names with our prefix that are not for this class: gunicorn.conf.py reads the first, Kubernetes injects the others.
-_FOREIGN = re.compile(r"SLUICE_(WORKER_CLASS|GRACEFUL_TIMEOUT)|SLUICE_SERVICE_.*|SLUICE_PORT(_.*)?")
+# Names with our prefix that are not for this class: gunicorn.conf.py and `sluice chat` read the first, Kubernetes
+# injects the others.
+_FOREIGN = re.compile(r"SLUICE_(WORKER_CLASS|GRACEFUL_TIMEOUT|KEY)|SLUICE_SERVICE_.*|SLUICE_PORT(_.*)?")
 
 
 def _setting(

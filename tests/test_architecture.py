@@ -13,7 +13,17 @@ FILES = sorted(path for path in APP.rglob("*.py"))
 NAMES = [path.relative_to(APP).with_suffix("").as_posix() for path in FILES]
 MODULES = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
-FLASK = {"cli", "event_response", "factory", "identity", "payload", "reply", "routes", "testing"}
+FLASK = {
+    "cli",
+    "event_response",
+    "factory",
+    "identity",
+    "payload",
+    "reply",
+    "routes",
+    "terminal",
+    "testing",
+}
 REQUESTS = {"transport", "upstream"}
 
 
@@ -124,7 +134,7 @@ def test_only_the_upstream_client_knows_requests(path: Path) -> None:
 @MODULES
 def test_flask_is_known_at_the_edge_only(path: Path) -> None:
     """What relays, checks and transforms works without a web framework."""
-    is_edge = name_of(path) in FLASK or name_of(path).startswith(("demo/", "views/"))
+    is_edge = name_of(path) in FLASK or name_of(path).startswith(("commands/", "demo/", "views/"))
     if not is_edge:
         assert set() == foreign(path) & {"flask", "werkzeug", "click"}
 
@@ -184,5 +194,5 @@ def test_nothing_but_the_edge_imports_the_edge() -> None:
     edge = {"cli", "factory", "routes"}
     above = {"__init__", "__main__", "cli", "factory", "testing"}
     for path in FILES:
-        if name_of(path) not in above and not name_of(path).startswith("demo/"):
+        if name_of(path) not in above and not name_of(path).startswith(("commands/", "demo/")):
             assert set() == ours(path) & edge, name_of(path)

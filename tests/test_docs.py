@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from app import create_app, errors
+from app.cli import main
 from app.stages import stage_classes
 from tests.servers import ROOT
 
@@ -60,6 +62,16 @@ def test_every_route_is_documented(tmp_path: Path) -> None:
     assert {
         route.replace("<path:model_id>", "{id}").replace("<state>/<path:name>", "{state}/{name}") for route in routes
     } <= documented
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    """docs/command.md has a heading for each command, and each option under it."""
+    section = re.search(rf"^## sluice {name}\n(.*?)(?=^## |\Z)", PAGES["command.md"], re.MULTILINE | re.DOTALL)
+    assert section is not None
+    options = [option for option in main.commands[name].params if isinstance(option, click.Option)]
+
+    assert [] == [o.name for o in options if not any(f"`{word}`" in section[1] for word in o.opts)]
 
 
 @pytest.mark.parametrize("stage", stage_classes(), ids=lambda stage: stage.name)

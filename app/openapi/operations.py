@@ -20,6 +20,7 @@ ADMITTED: Errors = (errors.AuthenticationError, errors.PermissionDenied)
 """Of every route that asks who calls."""
 BODY: Errors = (
     errors.RequestError,
+    errors.BodyTimeout,
     errors.LengthRequired,
     errors.PayloadTooLarge,
     errors.UnsupportedMediaType,

@@ -1,0 +1,15 @@
+"""The commands of ``sluice``, one module each."""
+
+from __future__ import annotations
+
+from click import Command
+
+from .chat import chat
+from .check import check
+from .demo import demo
+from .key import key
+from .serve import serve
+
+__all__ = ["COMMANDS"]
+
+COMMANDS: tuple[Command, ...] = (serve, chat, demo, check, key)
