@@ -21,7 +21,7 @@ from .english import (
 )
 from .phrases import Joints, prefix_patterns, prefix_regex
 from .place import Place, Start
-from .rule import AFTER_SENTENCE, Edit, Trigger
+from .rule import AFTER_SENTENCE, NOT_LAST, Edit, Trigger
 from .window import Window
 
 __all__ = ["PHRASES", "Casual"]
@@ -53,6 +53,7 @@ _VERBS = {
 }  # fmt: skip
 _WORDS = _PHRASES | _VERBS
 _LINKER = prefix_regex(_LINKERS)
+_LINKER_FIRSTS = frozenset(char for word in _LINKERS for char in (word[0], word[0].upper()))
 _WORD = prefix_regex(_WORDS)
 _CLOSING = re.compile(r"[.,;:!?…)\]*\"”’]*")
 _BUYERS = SUBJECTS - {"he", "she"} | {"you"}
@@ -93,24 +94,25 @@ class Casual:
 
     triggers = (
         Trigger(" ", prefix_patterns(_WORDS), holds=True),
-        Trigger(" ", prefix_patterns(_LINKERS, AFTER_SENTENCE)),
+        Trigger(" ", prefix_patterns(_LINKERS, AFTER_SENTENCE, NOT_LAST)),
         Trigger(r"\t", prefix_patterns(_WORDS), holds=True),
         Trigger(r"\(", prefix_patterns(_WORDS, r"(?<=\s\(.)"), holds=True),
         Trigger(r"\*", prefix_patterns(_WORDS, r"(?:(?<=\s\*.)|(?<=\s\*\*.))"), holds=True),
     )
 
-    firsts = frozenset(char for word in (*_LINKERS, *_WORDS) for char in (word[0], word[0].upper()))
+    heads = (*prefix_patterns(_LINKERS, end=NOT_LAST), *prefix_patterns(_WORDS))
 
     def __init__(self, joints: Joints) -> None:
         self._joints = joints
 
     def decide(self, place: Place, view: Window) -> Edit | None:
         """Give the change to make at *place*, or None."""
-        linker = _LINKER.match(view.text, place.at, view.end)
-        if linker is not None and place.start in (Start.SENTENCE, Start.OPENED):
-            edit = _linker(place, view, linker)
-            if edit is not None:
-                return edit
+        if place.text[place.at] in _LINKER_FIRSTS:
+            linker = _LINKER.match(view.text, place.at, view.end)
+            if linker is not None and place.start in (Start.SENTENCE, Start.OPENED):
+                edit = _linker(place, view, linker)
+                if edit is not None:
+                    return edit
         match = _WORD.match(view.text, place.at, view.end)
         if match is None:
             view.forget(place.at)
@@ -118,10 +120,12 @@ class Casual:
         phrase, end = folded(match.group()), match.end()
         if phrase not in _WORDS:
             view.need()
-        if phrase not in _WORDS or view.is_letter(end):
             view.forget(place.at)
             return None
-        if not _CLOSING.fullmatch(view.token(end)):
+        if view.char(end) != " " and view.is_letter(end):
+            view.forget(place.at)
+            return None
+        if view.char(end) != " " and not _CLOSING.fullmatch(view.token(end)):
             return None
         takes = self._takes_phrase if phrase in _PHRASES else _takes_verb
         if not takes(place, view, phrase, end):
@@ -129,18 +133,14 @@ class Casual:
         return Edit(place.at, end, _cased(match.group(), _WORDS[phrase]))
 
     def _takes_phrase(self, place: Place, view: Window, phrase: str, end: int) -> bool:
-        if self._joints.after((*place.words, _WORDS[phrase])) or _continues_phrase(self._joints, place, phrase):
-            return False
+        words, new = place.words, _WORDS[phrase]
+        if self._joints.after((*words, new)) or any(right.split()[0] == new for right in self._joints.after(words)):
+            return False  # what stands before and the replacement would be a phrase, or begin to read as one
         if phrase == "at this point in time":
             return True
         if view.char(end) != " " or view.char(end + 1).isspace() or not view.char(end + 1):
             return False
         return phrase != "in the event that" or folded(view.plain(end + 1)[0]) in _AFTER_EVENT
-
-
-def _continues_phrase(joints: Joints, place: Place, phrase: str) -> bool:
-    """Tell whether what stands before and the replacement would begin to read as another phrase."""
-    return any(right.split()[0] == _WORDS[phrase] for right in joints.after(place.words))
 
 
 def _linker(place: Place, view: Window, match: re.Match[str]) -> Edit | None:

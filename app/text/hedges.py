@@ -24,7 +24,7 @@ from .english import (
 )
 from .phrases import Joints, prefix_patterns, prefix_regex
 from .place import Place, Start
-from .rule import AFTER_SENTENCE, Edit, Trigger
+from .rule import AFTER_SENTENCE, NOT_LAST, Edit, Trigger
 from .window import Window
 
 __all__ = ["PHRASES", "Hedges"]
@@ -59,6 +59,7 @@ _ADVERB = prefix_regex(ADVERBS)
 _COMMA_ASIDE = prefix_regex(f", {phrase}," for phrase in _ASIDES)
 _BRACKETS = prefix_regex(f"({phrase})" for phrase in _ASIDES)
 _EITHER = re.compile(r"[MmPp](?<!\w.)(?i:aybe|erhaps)\b")
+_ADVERB_FIRSTS = frozenset("pPmM")
 _CONTRAST = 80
 """Characters in which another "maybe" or "perhaps" keeps a "probably"."""
 _BEFORE_ASIDE = frozenset(
@@ -87,16 +88,20 @@ class Hedges:
         has_shadows: openers lose their comma to another rule; see ``decide``.
     """
 
-    firsts = frozenset("IiFfPpMm,(")
-
     def __init__(self, joints: Joints, *, has_shadows: bool) -> None:
         self._joints, self._has_shadows = joints, has_shadows
         starts = f"(?:{AFTER_SENTENCE}|{_AFTER_BARE_OPENER})" if has_shadows else AFTER_SENTENCE
         asides = prefix_patterns((f" {phrase}," for phrase in _ASIDES), r"(?<=[\w)\]*`\"”»]..)")
         brackets = prefix_patterns(f"({phrase})" for phrase in _ASIDES)
+        self.heads = (
+            *prefix_patterns((*_OPENINGS, *ADVERBS), end=NOT_LAST),
+            *prefix_patterns((*(f", {phrase}," for phrase in _ASIDES), *(f"({phrase})" for phrase in _ASIDES))),
+        )
         self.triggers = (
             Trigger(",", (*asides, r"\Z"), is_before=False, holds=True),
-            Trigger(" ", (*prefix_patterns(_OPENINGS, starts), *prefix_patterns(ADVERBS), *brackets)),
+            Trigger(
+                " ", (*prefix_patterns(_OPENINGS, starts, NOT_LAST), *prefix_patterns(ADVERBS, end=NOT_LAST), *brackets)
+            ),
         )
 
     def decide(self, place: Place, view: Window) -> Edit | None:
@@ -191,11 +196,14 @@ class Hedges:
 
     def _has_rival(self, place: Place, view: Window, at: int, end: int) -> bool:
         """Tell whether the sentence weighs the adverb from *at* to *end* against another "maybe" or "perhaps"."""
-        if _EITHER.search(view.text, place.sentence, at):
+        text = view.text
+        is_either = text[at] in "mM" or text[at : at + 3].lower() == "per"
+        if not is_either and end + _CONTRAST <= view.end and _EITHER.search(text, place.floor, end + _CONTRAST) is None:
+            return False
+        if _EITHER.search(text, place.sentence, at):
             return True
-        is_either = view.text[at] in "mM" or view.text[at : at + 3].lower() == "per"
         stop, _ = view.sentence_end(end) if is_either else view.sentence_end(end, _CONTRAST)
-        return _EITHER.search(view.text, end, stop) is not None
+        return _EITHER.search(text, end, stop) is not None
 
     def _aside(self, place: Place, view: Window) -> Edit | None:
         """Take out an opening phrase between commas, both of them."""
@@ -248,7 +256,7 @@ def _removal(place: Place, end: int) -> Edit:
 
 def _adverb_end(view: Window, at: int) -> int | None:
     """Give the index after the adverb at *at* and one space, None if there is none."""
-    match = _ADVERB.match(view.text, at, view.end)
+    match = _ADVERB.match(view.text, at, view.end) if view.text[at : at + 1] in _ADVERB_FIRSTS else None
     if match is None:
         return None
     end = match.end()

@@ -7,8 +7,8 @@ import re
 from .english import LOWER_NAMES, folded
 from .phrases import prefix_regex
 from .place import Place
-from .rule import Edit, Trigger
-from .window import Window
+from .rule import Edit
+from .window import More, Undecided, Window
 
 __all__ = ["PHRASES", "Openers"]
 
@@ -19,6 +19,9 @@ PHRASES = (
 )  # fmt: skip
 
 _OPENER = prefix_regex(PHRASES)
+_NEXT = rf"(?:(?: |\r?\n)(?:{'|'.join(PHRASES)})(?:[,.:!](?=[ \r\n])|(?=\r?\n)))*+".replace("'", "['’]")
+_LOWER_RUN = re.compile(_NEXT)
+_RUN = re.compile(_NEXT, re.IGNORECASE | re.ASCII)
 _EXCEPTIONS = frozenset({"but", "if", "unless", "though", "although", "only", "except"})
 _WORD = re.compile(r"([a-z]+(?:['’-][a-z]+)*)[,;:!?…]*\.?")
 _SHORT = 32
@@ -28,9 +31,6 @@ _STRUCTURE = re.compile(r"[-*+•]$|\d{1,9}[.)]$|#{1,6}$|[>|]|<[A-Za-z/!]|```|~~
 
 class Openers:
     """The rule of direct_mode."""
-
-    triggers: tuple[Trigger, ...] = ()
-    firsts: frozenset[str] = frozenset()
 
     def may_begin(self, text: str, at: int) -> bool:
         """Tell whether an opener, or the beginning of one that is cut off, stands at *at*."""
@@ -49,7 +49,7 @@ class Openers:
             view.need()
             return None
         end = _after_mark(view, match.end())
-        return None if end is None else _removal(view, at, end)
+        return None if end is None else _run_removal(view, at, end) or _removal(view, at, end)
 
 
 def _after_mark(view: Window, end: int) -> int | None:
@@ -67,6 +67,17 @@ def _after_mark(view: Window, end: int) -> int | None:
     if mark == "\r" and view.char(end + 1) == "\n":
         return end
     return end if mark == "\n" else None
+
+
+def _run_removal(view: Window, at: int, end: int) -> Edit | None:
+    """Take out at once what would go one by one: the opener up to *end* and simple ones behind it; None if unsure."""
+    match = (_RUN if view.text[at].isupper() else _LOWER_RUN).match(view.text, end, view.end - 2 * _SHORT)
+    if match is None or match.end() == end:
+        return None
+    try:
+        return _removal(view, at, match.end())
+    except (More, Undecided):
+        return None
 
 
 def _removal(view: Window, at: int, end: int) -> Edit | None:

@@ -11,11 +11,12 @@ _Tree = dict[str, "_Tree"]
 _END = ""
 
 
-def prefix_patterns(phrases: Iterable[str], behind: str = "") -> tuple[str, ...]:
+def prefix_patterns(phrases: Iterable[str], behind: str = "", end: str = "") -> tuple[str, ...]:
     """Give patterns, one for each first character, for *phrases* in any case or their beginning at the end of the text.
 
     The longest phrase is found; an apostrophe stands for the curly one too. *behind* is looked for behind the first
     character: a pattern that begins with a set of characters is passed over faster than one that looks around first.
+    *end* is looked for behind the whole.
     """
     tree: _Tree = {}
     for phrase in phrases:
@@ -23,7 +24,7 @@ def prefix_patterns(phrases: Iterable[str], behind: str = "") -> tuple[str, ...]
         for char in phrase:
             node = node.setdefault(char, {})
         node[_END] = {}
-    return tuple(f"[{char}{char.upper()}]{behind}(?i:{_pattern(rest)})" for char, rest in tree.items())
+    return tuple(f"[{char}{char.upper()}]{behind}(?i:{_pattern(rest)}){end}" for char, rest in tree.items())
 
 
 def prefix_regex(phrases: Iterable[str]) -> re.Pattern[str]:
@@ -58,5 +59,5 @@ class Joints:
 
     def after(self, words: tuple[str, ...]) -> list[str]:
         """Give what must not follow directly on the last of *words*."""
-        splits = self._splits.get(words[-1] if words else "", ())
-        return [right for left, right in splits if left == words[-len(left) :]]
+        splits = self._splits.get(words[-1]) if words else None
+        return [right for left, right in splits if left == words[-len(left) :]] if splits else []

@@ -13,6 +13,7 @@ LOOK_BACK = 200
 """Characters of its line that a decision may look back at."""
 
 _WORD_LIMIT = 40
+_WORDS_KEPT = 4
 _OPENER_LIMIT = 5
 """Openers in a row that are looked at."""
 
@@ -51,15 +52,17 @@ class Place:
         at: index of the place.
         line: index at which its line begins, below 0 if that is no longer in the buffer.
         head: index at which the line's prose begins.
+        floor: index from which on a decision may look back.
     """
 
-    __slots__ = ("_floor", "_head_starts", "_known", "_opened", "at", "head", "line", "text")
+    __slots__ = ("_head_starts", "_known", "_opened", "_words", "at", "floor", "head", "line", "text")
 
     def __init__(self, text: str, at: int, line: int, head: int, head_starts: bool, opened: int) -> None:
         self.text, self.at, self.line, self.head = text, at, line, head
         self._head_starts, self._opened = head_starts, opened
-        self._floor = max(line, at - LOOK_BACK, 0)
+        self.floor = max(line, at - LOOK_BACK, 0)
         self._known: Start | None = None
+        self._words: tuple[str, ...] | None = None
 
     @property
     def start(self) -> Start:
@@ -71,7 +74,9 @@ class Place:
     @property
     def words(self) -> tuple[str, ...]:
         """The words directly before, up to four, with one space between and behind."""
-        return self.words_up_to(self.at - 1) if self.text[self.at - 1 : self.at] == " " else ()
+        if self._words is None:
+            self._words = self.words_up_to(self.at - 1) if self.text[self.at - 1 : self.at] == " " else ()
+        return self._words
 
     @property
     def word(self) -> str:
@@ -81,23 +86,29 @@ class Place:
     @property
     def sentence(self) -> int:
         """Index at which the sentence around this place begins, as far as can be seen."""
-        find, floor, at = self.text.rfind, self._floor, self.at
+        find, floor, at = self.text.rfind, self.floor, self.at
         end = max(find(". ", floor, at), find("! ", floor, at), find("? ", floor, at))
         return floor if end < 0 else end + 2
 
     def word_up_to(self, end: int) -> str:
         """Give the word that ends at *end*, opening punctuation before it left off."""
-        floor = max(self._floor, end - _WORD_LIMIT)
+        floor = max(self.floor, end - _WORD_LIMIT)
         start = self.text.rfind(" ", floor, end) + 1
         if not start:
-            if floor != self._floor:
+            if floor != self.floor:
                 return ""
             start = floor
         return folded(self.text[start:end].lstrip("(*"))
 
     def words_up_to(self, end: int) -> tuple[str, ...]:
         """Give the words, up to four, that end at *end*."""
-        match = _WORDS.search(self.text, max(self._floor, end - _WORD_LIMIT), end)
+        text, floor = self.text, max(self.floor, end - _WORD_LIMIT)
+        start = end
+        for _ in range(_WORDS_KEPT):
+            start = text.rfind(" ", floor, start)
+            if start < 0:
+                break
+        match = _WORDS.search(text, max(floor, start + 1), end)
         return tuple(folded(match.group()).split()) if match else ()
 
     def is_opener(self, end: int) -> bool:
@@ -106,22 +117,22 @@ class Place:
 
     def _opener(self, pattern: re.Pattern[str], end: int, limit: int) -> Start:
         """Tell how the opener that ends at *end* begins; NONE if there is none."""
-        match = pattern.search(self.text, max(self._floor, end - 16), end)
+        match = pattern.search(self.text, max(self.floor, end - 16), end)
         return Start.NONE if match is None or not limit else self._start(match.start(), limit - 1)
 
     def _start(self, at: int, limit: int) -> Start:
         if at <= self.head:
             return Start.SENTENCE if at == self.head and self._head_starts else Start.NONE
         text, before = self.text, at - 1
-        if before < self._floor or text[before] != " ":
+        if before < self.floor or text[before] != " ":
             return Start.NONE
         if text[before - 1] == " ":
             before -= 1
-        if before <= self._floor:
+        if before <= self.floor:
             return Start.NONE
         sign = text[before - 1]
         if sign in ".!?":
-            return Start.NONE if _ABBREVIATED.search(text, max(self._floor, before - 8), before) else Start.SENTENCE
+            return Start.NONE if _ABBREVIATED.search(text, max(self.floor, before - 8), before) else Start.SENTENCE
         if before != at - 1:
             return Start.NONE
         if sign != ",":

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from .english import DANGLING
+from .lines import LEAD, LETTER, LIST_MARKER
 
-__all__ = ["SPECIAL", "Prose"]
-
-_LETTER = r"[^\W\d_]"
-SPECIAL = (
-    r"\n|\"[^\"\n]*+\"|`[^`\n]++`(?=[^`])|\"|“|«|‘|`"
-    r"|\\(?=[(\[b]|\Z)|\$(?=[^\s\d]|\Z)"
-    rf"|'(?<![^\s(\[{{—–-]')(?={_LETTER}|\Z)"
-)
-"""Pattern of what ends a stretch of prose: a line end or a protected place, its opening or, if short, all of it."""
+__all__ = ["Prose"]
 
 _RUN_LIMIT = 32
 """Back-ticks or tildes counted; a longer run protects the rest of its line."""
@@ -26,28 +20,36 @@ _INDENT_LIMIT = 64
 """White space looked at on a line's start; a line with more is protected."""
 _MARKER_LIMIT = 4
 """List markers looked at on a line's start."""
+_TAIL = 24
+"""Characters looked at for a line's last word."""
 _WRAPPED = 60
 """Length from which a line without an end sign goes on in the next."""
 
 _MORE = -1
 _BLANK_LINES = re.compile(r"(?:[ \t]{0,64}\r?\n)*+")
+_BLANK_LINE = re.compile(r"\n(?=[ \t]{0,64}\r?\n)")
+_BLANK_TAIL = re.compile(r"\n[ \t]{0,64}\r?\Z")
+_HEADING = re.compile(f"{LEAD}#")
 _INDENT = re.compile(r"[ \t]*")
 _FENCE = re.compile(r"`{3,}|~{3,}")
-_MARKER = re.compile(r"(?:[-*+•]|\d{1,9}[.)])(?=[ \t]|\Z)|\d{1,9}\Z")
+_MARKER = re.compile(rf"{LIST_MARKER}(?=[ \t]|\Z)|\d{{1,9}}\Z")
 _CHECKBOX = re.compile(r"\[[ xX]\] |\[(?:[ xX](?:\]?\Z)|\Z)")
 _TAG = re.compile(r"<(?:[A-Za-z/!]|\Z)")
 _MATH = re.compile(
     r"\\(?:[(\[]|begin(?:\{[^}\s]{0,32}\}|(?=[^{]))|(?:b(?:e(?:g(?:i(?:n(?:\{[^}\s]{0,32})?)?)?)?)?)?\Z)"
 )
 _LAST_WORD = re.compile(r"([^\W\d_]+(?:['’][^\W\d_]+)?)[ \t]*\r?\Z")
-_PLAIN_LINES = re.compile(r"(?:[^`~\n]*+\n)*+")
 _MATES = {"“": "”", "«": "»", "‘": "’", "'": "'", '"': '"', "$": "$"}
 _SPANS = {mate: re.compile(rf"\n|{re.escape(mate)}") for mate in '”»"$'}
-_SPANS |= {mate: re.compile(rf"\n|{mate}(?!{_LETTER})") for mate in "’'"}
+_SPANS |= {mate: re.compile(rf"\n|{mate}(?!{LETTER})") for mate in "’'"}
 
 
 class Prose:
     """Follows an answer through its protected places.
+
+    Args:
+        dull: pattern of lines to pass over, see ``lines``.
+        is_start: the answer begins; otherwise it goes on in prose.
 
     Attributes:
         is_inside: the place reached is prose.
@@ -57,7 +59,8 @@ class Prose:
         is_fresh: nothing but white space has gone before the current line's prose.
     """
 
-    def __init__(self, *, is_start: bool = True) -> None:
+    def __init__(self, dull: re.Pattern[str], *, is_start: bool = True) -> None:
+        self._dull = dull
         self.is_inside = not is_start
         self.line = self.head = 0
         self.head_starts = is_start
@@ -92,8 +95,15 @@ class Prose:
             at = found
         return at
 
+    def cross(self, text: str, start: int, end: int) -> None:
+        """Follow over protected places that are whole, from *start* to *end*; a formula may have had several lines."""
+        line = text.rfind("\n", start, end) + 1
+        if line:
+            self.line = self.head = line
+            self._is_heading = _HEADING.match(text, line) is not None
+
     def open(self, text: str, at: int, is_final: bool) -> int:
-        """Enter what begins at *at*, where ``SPECIAL`` matched; give the index behind its opening, -1 for more text."""
+        """Enter what opens at *at*, or the next line; give the index behind its opening, -1 for more text."""
         sign = text[at]
         if sign == "\n":
             return self._end_line(text, at)
@@ -107,7 +117,7 @@ class Prose:
         if sign == "$":
             if following == "$":
                 return self._open_block("$$", at + 2)
-            if not following or following.isspace() or following.isdigit():
+            if not following:
                 return at + 1
         elif sign == "'" and not following:
             return at + 1
@@ -115,11 +125,7 @@ class Prose:
 
     def _end_line(self, text: str, at: int) -> int:
         """Enter the next line; a long one that stops in mid-sentence, or on a word that ends none, goes on there."""
-        match = _LAST_WORD.search(text, max(self.line, at - 24, 0), at)
-        is_long = at - self.line >= _WRAPPED and not self._is_heading
-        self._goes_on = (match is not None and (is_long or match.group(1).lower() in DANGLING)) or (
-            is_long and text[at - 1] == ","
-        )
+        self._goes_on = _goes_on_behind(text, self.line, at, self._is_heading)
         return self._new_line(at + 1)
 
     def _new_line(self, at: int) -> int:
@@ -129,18 +135,33 @@ class Prose:
         return at
 
     def _line_start(self, text: str, at: int, is_final: bool) -> int:
+        """Pass over lines in which nothing can change."""
+        match = (_BLANK_LINES if self.is_fresh else self._dull).match(text, at)
+        end = match.end() if match else at
+        if match is not None and end > at:
+            self._goes_on = False
+            if not self.is_fresh and match.end("open") == end - 1:
+                line = text.rfind("\n", at, end - 1) + 1 or at
+                self._goes_on = _goes_on_behind(text, line, end - 1, _HEADING.match(text, line) is not None)
+            self.line = end
+        if end < len(text):
+            self._mode = self._line_head
+        return end
+
+    def _line_head(self, text: str, at: int, is_final: bool) -> int:
+        """Find out what a line begins with."""
+        if text[at : at + 1].isalpha():
+            return self._begin(text, at, 0)
         match = _BLANK_LINES.match(text, at)
         if match is not None and match.end() > at:
             self._goes_on = False
             return self._new_line(match.end())
-        if text[at : at + 1].isalpha():
-            return self._begin(text, at, 0)
         for markers in range(_MARKER_LIMIT + 1):
             end = self._indent_end(text, at)
             if end - at > _INDENT_LIMIT:
                 return self._protect_line(at)
-            if end == len(text):
-                return end if is_final else _MORE
+            if end == len(text) or (text[end] == "\r" and end + 1 == len(text)):
+                return len(text) if is_final else _MORE
             fence = self._fence(text, end, is_final)
             if fence is not None:
                 return fence
@@ -232,25 +253,17 @@ class Prose:
         return end + 1
 
     def _fenced(self, text: str, at: int, is_final: bool) -> int:
-        """Go from a line's start inside a fence to the next, or out behind the closing fence."""
-        match = _PLAIN_LINES.match(text, at)
-        if match is not None and match.end() > at:
-            return match.end()
-        start = self._indent_end(text, at)
-        end, limit = start, min(len(text), start + 2 * _RUN_LIMIT)
-        while end < limit and text[end] == self._mate[0]:
-            end += 1
-        blank = self._indent_end(text, end)
-        self._mode = self._fenced_rest
-        if max(start - at, blank - end) > _INDENT_LIMIT or end - start == 2 * _RUN_LIMIT:
-            return at
-        if blank == len(text) or text[blank:] == "\r":
-            self._mode = self._fenced
-            return len(text) if is_final else _MORE
-        if end - start >= len(self._mate) and text[blank] in "\r\n":
+        """Go from a line's start inside a fence out behind the closing one, or as far as it is sure that none comes."""
+        closing, undecided = _fences(self._mate)
+        match = closing.search(text, at)
+        if match is not None:
             self._mode = self._to_line_end
-            return blank
-        return at
+            return match.end()
+        line = max(at, text.rfind("\n", at) + 1)
+        if is_final or undecided.match(text, line) is None:
+            self._mode = self._fenced_rest
+            return len(text)
+        return line if line > at else _MORE
 
     def _fenced_rest(self, text: str, at: int, is_final: bool) -> int:
         found = text.find("\n", at)
@@ -330,27 +343,39 @@ class Prose:
         return at
 
     def _block(self, text: str, at: int, is_final: bool) -> int:
-        """Go to the formula's end, or to the line's."""
-        line = text.find("\n", at)
-        found = text.find(self._mate, at, len(text) if line < 0 else line)
-        if found >= 0:
-            self.is_inside = True
-            return found + len(self._mate)
-        if line < 0:
-            kept = len(text) - len(self._mate) + 1
-            return len(text) if is_final else kept if kept > at else _MORE
-        self._mode = self._block_line
-        return line + 1
+        """Go to the formula's end, or to a blank line, which ends it too."""
+        found = text.find(self._mate, at)
+        blank = _BLANK_LINE.search(text, at, len(text) if found < 0 else found)
+        if blank is not None:
+            self._goes_on = False
+            return self._new_line(blank.start() + 1)
+        end = found
+        if found < 0:
+            tail = _BLANK_TAIL.search(text, at)
+            end = len(text) if is_final else tail.start() if tail else max(at, len(text) - len(self._mate) + 1)
+        self.cross(text, at, end)
+        if found < 0:
+            return end if end > at else _MORE
+        self.is_inside = True
+        return found + len(self._mate)
 
-    def _block_line(self, text: str, at: int, is_final: bool) -> int:
-        """Look at a line's start inside a formula: a blank line ends it."""
-        end = self._indent_end(text, at)
-        if end - at <= _INDENT_LIMIT:
-            if end == len(text) or (text[end] == "\r" and end + 1 == len(text)):
-                return len(text) if is_final else _MORE
-            if text[end] == "\n" or text.startswith("\r\n", end):
-                self._goes_on = False
-                return self._new_line(at)
-        self.line = self.head = at
-        self._mode = self._block
-        return at
+
+def _goes_on_behind(text: str, line: int, end: int, is_heading: bool) -> bool:
+    """Tell whether the line from *line* to *end* is long and stops in mid-sentence, or on a word that ends none."""
+    floor = max(line, end - _TAIL, 0)
+    word_end = floor + len(text[floor:end].rstrip(" \t\r"))
+    match = _LAST_WORD.search(text, max(text.rfind(" ", floor, word_end) + 1, floor), end)
+    is_long = end - line >= _WRAPPED and not is_heading
+    if match is not None:
+        return is_long or match.group(1).lower() in DANGLING
+    return is_long and text[end - 1] == ","
+
+
+@cache
+def _fences(mate: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Give the pattern of the line that closes the fence *mate*, and of one cut off that may."""
+    run, blank = rf"{mate[0]}{{{len(mate)},{2 * _RUN_LIMIT - 1}}}+", rf"[ \t]{{0,{_INDENT_LIMIT}}}+"
+    return (
+        re.compile(rf"^{blank}{run}{blank}(?=[\r\n])", re.MULTILINE),
+        re.compile(rf"{blank}{mate[0]}{{0,{2 * _RUN_LIMIT - 1}}}+{blank}\r?\Z"),
+    )

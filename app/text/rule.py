@@ -7,10 +7,12 @@ from typing import NamedTuple, Protocol
 from .place import Place
 from .window import Window
 
-__all__ = ["AFTER_SENTENCE", "Edit", "Rule", "Trigger"]
+__all__ = ["AFTER_SENTENCE", "NOT_LAST", "Edit", "Rule", "Trigger"]
 
 AFTER_SENTENCE = r"(?:(?<=[.!?,] .)|(?<=[.!?]  .))"
 """Pattern of a character that may begin a sentence, looking back from behind it."""
+NOT_LAST = r"(?![ \t]*+\r?\n)"
+"""Pattern of the end of a phrase that is not the last of its line."""
 
 
 class Edit(NamedTuple):
@@ -47,7 +49,7 @@ class Rule(Protocol):
 
     Attributes:
         triggers: the places in mid-line that ``decide`` wants to see.
-        firsts: characters that stand at the places that it has a view of.
+        heads: patterns of what it has a view of, for a place where a line's prose or a held candidate begins.
     """
 
     @property
@@ -56,7 +58,7 @@ class Rule(Protocol):
         ...
 
     @property
-    def firsts(self) -> frozenset[str]:
+    def heads(self) -> tuple[str, ...]:
         """See the class."""
         ...
 

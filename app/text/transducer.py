@@ -8,7 +8,7 @@ by later edits: so a second pass sees the same and refuses the same, and changes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -16,10 +16,11 @@ from . import casual, hedges, openers
 from .casual import Casual
 from .edits import Edits
 from .hedges import Hedges
+from .lines import Lines
 from .openers import Openers
 from .phrases import Joints
 from .place import Place
-from .prose import SPECIAL, Prose
+from .prose import Prose
 from .rule import Edit, Rule
 from .window import LOOK_AHEAD, More, Undecided, Window
 
@@ -56,13 +57,13 @@ class _Plan(NamedTuple):
     Attributes:
         rules: those that look at places anywhere.
         openers: the rule for the start of the answer, if chosen.
-        events: pattern of all places to look at; an empty group ends each alternative of a trigger.
+        lines: patterns of the places to look at; an empty group ends each alternative of a trigger.
         askers: what each group stands for, by number.
     """
 
     rules: tuple[Rule, ...]
     openers: Openers | None
-    events: re.Pattern[str]
+    lines: Lines
     askers: tuple[_Asker, ...]
 
 
@@ -76,7 +77,7 @@ def _plan(modules: tuple[str, ...]) -> _Plan:
         rules.append(Casual(joints))
     # NOTE: triggers that hold come first: at the end of the text, where several may match, waiting is right for all.
     pairs = sorted(((rule, trigger) for rule in rules for trigger in rule.triggers), key=lambda pair: not pair[1].holds)
-    askers, branches = [], []
+    askers, branches, candidates = [], [], []
     for anchor in dict.fromkeys(trigger.anchor for _, trigger in pairs):
         alternatives = []
         for rule, trigger in pairs:
@@ -84,8 +85,9 @@ def _plan(modules: tuple[str, ...]) -> _Plan:
                 alternatives += [f"{pattern}()" for pattern in trigger.patterns]
                 askers += [_Asker(rule, int(trigger.is_before), trigger.holds)] * len(trigger.patterns)
         branches.append(f"{anchor}(?:{'|'.join(alternatives)})")
-    events = re.compile("|".join([*branches, SPECIAL]))
-    return _Plan(tuple(rules), Openers() if "direct_mode" in modules else None, events, tuple(askers))
+        candidates.append(branches[-1].replace("()", ""))
+    lines = Lines.without(branches, candidates, ["|".join(rule.heads) for rule in rules])
+    return _Plan(tuple(rules), Openers() if "direct_mode" in modules else None, lines, tuple(askers))
 
 
 class Transducer:
@@ -106,8 +108,8 @@ class Transducer:
         plan = _plan(tuple(name for name in MODULES if name in chosen))
         self._rules, self._askers = plan.rules, plan.askers
         self._openers = plan.openers if at_start else None
-        self._search = plan.events.search
-        self._prose = Prose(is_start=at_start or bool(before))
+        self._search, self._match_head = plan.lines.events.search, plan.lines.heads.match
+        self._prose = Prose(plan.lines.dull, is_start=at_start or bool(before))
         self.edits = Edits()
         self.held_max = 0
         self._buffer = ""
@@ -203,10 +205,11 @@ class Transducer:
 
     def _skip(self, before: str) -> None:
         """Go through *before* without changing anything."""
-        search, self._search = self._search, _plan(()).events.search
+        search, self._search = self._search, _plan(()).lines.events.search
+        match_head, self._match_head = self._match_head, _plan(()).lines.heads.match
         for start in range(0, len(before), _SLICE):
             self._feed(before[start : start + _SLICE])
-        self._search = search
+        self._search, self._match_head = search, match_head
         self._out = len(self._buffer)
         self._raw = -self._out
         self._due = -1
@@ -266,7 +269,11 @@ class Transducer:
 
     def _pass(self, start: int, end: int, is_final: bool) -> bool:
         """Go into or over the protected place at *start*, or to the next line; False if more text must come first."""
-        found = end if end - start > 1 else self._prose.open(self._buffer, start, is_final)
+        if end - start > 1:
+            self._prose.cross(self._buffer, start, end)
+            self._at = end
+            return True
+        found = self._prose.open(self._buffer, start, is_final)
         self._at = start if found < 0 else found
         return found >= 0
 
@@ -274,14 +281,19 @@ class Transducer:
         """Make the edit that any rule wants where a line's prose begins; False if they want none."""
         text, at = self._buffer, self._at
         if self._openers is not None and self._prose.is_fresh and self._openers.may_begin(text, at):
-            edit = self._judge(self._openers, self._place(), Window(text, at, is_final=is_final, over_lines=True))
+            edit = self._judge(
+                self._openers.decide, self._place(), Window(text, at, is_final=is_final, over_lines=True)
+            )
             if edit is not None:
                 self._apply(edit)
                 self._prose.leave()
                 self._at = self._prose.line
                 return True
-        first = text[at : at + 1]
-        return self._ask([rule for rule in self._rules if first in rule.firsts], is_final)
+        match = self._match_head(text, at)
+        if match is None or match.lastindex is None:
+            return False
+        is_cut = match.end() == len(text) and not is_final
+        return self._ask(self._rules if is_cut else self._rules[match.lastindex - 1 : match.lastindex], is_final)
 
     def _ask(self, rules: Sequence[Rule], is_final: bool) -> bool:
         """Make the edit that *rules* want at the place reached; False if they want none."""
@@ -291,7 +303,7 @@ class Transducer:
         view = Window(place.text, place.at, is_final=is_final)
         for rule in rules:
             view.reach = place.at
-            edit = self._judge(rule, place, view) if place.at >= self._frozen else None
+            edit = self._judge(rule.decide, place, view) if place.at >= self._frozen else None
             if edit is not None:
                 self._apply(edit)
                 return True
@@ -301,10 +313,10 @@ class Transducer:
         prose = self._prose
         return Place(self._buffer, self._at, prose.line, prose.head, prose.head_starts, self._opened)
 
-    def _judge(self, rule: Rule, place: Place, view: Window) -> Edit | None:
-        """Ask *rule*; leave alone what its refusal looked at."""
+    def _judge(self, decide: Callable[[Place, Window], Edit | None], place: Place, view: Window) -> Edit | None:
+        """Ask a rule; leave alone what its refusal looked at."""
         try:
-            edit = rule.decide(place, view)
+            edit = decide(place, view)
         except Undecided:
             edit, view.reach = None, view.end
         if edit is None:
@@ -313,7 +325,8 @@ class Transducer:
 
     def _apply(self, edit: Edit) -> None:
         start, end, text = edit.start, edit.end, edit.text
-        self._buffer = self._buffer[:start] + text + self._buffer[end:]
+        buffer = self._buffer
+        self._buffer = f"{buffer[:start]}{text}{buffer[end:]}"
         self.edits.add(start + self._raw, end + self._raw, len(text))
         self._raw += end - start - len(text)
         if edit.opens:

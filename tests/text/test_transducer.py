@@ -165,15 +165,25 @@ PARTS = (
      " prior to launch", " in order to win", " `code`", " to the fact that it is", " be happy to help. Yes", ""],
     [". ", ". ", "? ", "! ", ".\n", "\n\n- ", ", maybe. ", ", don't you? ", ", and ", ", but ", ": ", "... "],
 )  # fmt: skip
+LINES = [
+    "", " ", "a", "and", ",", "(", "- ", "- a", "- [x] a", "1. a", "1) (I think) we go", "# a", "> a", "| a |",
+    "<a", "    a", "\ta", "   a", "- - - a", "a" * 62, "# " + "a" * 62, "a" * 61 + ",", "```", "~~~", "``` a",
+    "    ```", "`a``", "``", "`a`", '"a"', '"a', "“a”", "“a", "‘a’s’", "‘a", "'a'", "'a", "it's", "$a$", "$a",
+    "$ 5", "$²$", "$$", "$$a", "\\(a", "a\\)", "\\[", "\\b", "\\beg", "\\begin{a}", "\\end{a}", "maybe", "I think",
+    "However,", "In order to", "utilize", "Sure", "Sure!", "Of course.", "Perhaps it is", "Therefore, we",
+    "I think we can", "is probably late", "a, I think, is", "the \r", "\r",
+]  # fmt: skip
+LINE_SOUP = st.lists(st.sampled_from(LINES), max_size=12).map("\n".join)
 SENTENCE = st.tuples(*(st.sampled_from(part) for part in PARTS)).map("".join)
-TEXTS = st.one_of(SOUP, st.lists(SENTENCE, max_size=6).map("".join))
+TEXTS = st.one_of(SOUP, st.lists(SENTENCE, max_size=6).map("".join), LINE_SOUP)
 CHOSEN = st.sampled_from(
     [MODULES, MODULES, MODULES[:1], MODULES[1:2], MODULES[2:], MODULES[:2], (MODULES[0], MODULES[2])]
 )
 NASTY = [
     "I think ", "(", '"', "`", "word ", "a", "\n", "perhaps ", "is probably ", "utilize ", "so, ", "However, ", "$",
     "'", "- ", "> a\n", "1. a\n", "(I think) ", "a, I think, is ", "```\n", "It seems like the ", "``` ", ", I",
-    "\\begin{a",
+    "\\begin{a", "(\n", "`\n", "'\n", "maybe\n", "utilize\n", "Sure\n", "sure, ", "Of course.\n", "\\(\n\n", "$$\n",
+    "$$a\n", "a\n~~~\n", "\r\n", "- - a\n", "'a' ", "a, ", "<a\n", "\\b\n",
 ]  # fmt: skip
 
 
@@ -203,6 +213,13 @@ def test_every_cut_gives_the_same(text: str, modules: tuple[str, ...], data: st.
     assert whole == out
     assert "" == transducer.held
     assert transducer.held_max <= 256
+
+
+def test_a_line_end_of_two_characters_may_come_in_two_pieces() -> None:
+    """The empty line before an opener is one either way."""
+    text = "\r\nSure! Here is the code."
+
+    assert "\r\nHere is the code." == transform(text, MODULES) == fed(Transducer(MODULES), ["\r", text[1:]])
 
 
 @settings(max_examples=500, deadline=None)
