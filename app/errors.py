@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AuthenticationError",
     "BodyTimeout",
+    "BudgetExceeded",
     "ClientGone",
     "ConfigurationError",
     "DeadlineExceeded",
@@ -20,13 +21,16 @@ __all__ = [
     "HostError",
     "InternalError",
     "LengthRequired",
+    "LimitsUnavailable",
     "MethodNotAllowed",
     "NotFound",
     "Overloaded",
     "PayloadTooLarge",
     "PermissionDenied",
+    "RateLimited",
     "RequestError",
     "StoreAway",
+    "TooManyStreams",
     "UnsupportedMediaType",
     "UpstreamConnectionError",
     "UpstreamCut",
@@ -158,6 +162,13 @@ class AuthenticationError(RequestError):
     status = 401
 
 
+class BudgetExceeded(RequestError):
+    """The caller's key has spent what it may."""
+
+    code = "budget_exceeded"
+    status = 402
+
+
 class PermissionDenied(RequestError):
     """Known caller, or known place, without the right to do this."""
 
@@ -205,6 +216,30 @@ class UnsupportedMediaType(RequestError):
 
     code = "unsupported_media_type"
     status = 415
+
+
+class RateLimited(RequestError):
+    """The caller sent more requests than it may in this time."""
+
+    code = "rate_limit_exceeded"
+    status = 429
+    retryable = True
+
+
+class TooManyStreams(RequestError):
+    """The caller has as many requests under way as it may have."""
+
+    code = "too_many_streams"
+    status = 429
+    retryable = True
+
+
+class LimitsUnavailable(RequestError):
+    """What limits are counted in cannot be asked, and they are not to be passed over."""
+
+    code = "limits_unavailable"
+    status = 503
+    retryable = True
 
 
 class Overloaded(RequestError):

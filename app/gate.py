@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .access import Caller, Key, KeyRing
+from .access import Caller, Key, KeyRing, subject_of
+from .access.address import client_address, masked
 from .errors import AuthenticationError, ConfigurationError, NotFound, PermissionDenied, RequestError
 from .settings import Settings
 
@@ -75,12 +76,13 @@ class Gate:
             label = self._authenticate(request)
             if not label:
                 raise AuthenticationError("Invalid API key")
-            return Caller(str(label))
+            return Caller(str(label), subject_of(str(label)))
         if self.keys.is_used:
             key = self._key(bearer(request))
-            return Caller(key.label, key)
+            return Caller(key.label, subject_of(key.label), key)
         self._check_host(request)
-        return Caller(None)
+        address = client_address(request.environ, self._settings.trusted_proxies)
+        return Caller(None, f"address:{masked(address, self._settings)}")
 
     def admit_operator(self, request: Any) -> None:
         """Let the operator read what is recorded and measured: by the metadata key, or without one in open mode.

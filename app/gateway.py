@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable
 
 from . import stages as shipped_stages
+from .access import Quotas
 from .chat import OWN_FIELDS
 from .descriptors import RESERVE, affordable, descriptor_limit
 from .errors import Overloaded
@@ -22,7 +23,7 @@ from .models import ModelList
 from .pipeline import Pipeline, Stage
 from .record import Record, Recorder, new_completion_id
 from .settings import Settings
-from .stores import Events, FeedbackTable, RecordTable, Statistics, Store
+from .stores import Events, FeedbackTable, RecordTable, SpendingTable, Statistics, Store
 from .ticker import Ticker
 from .upstream import UpstreamClient
 
@@ -66,6 +67,7 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self.gate = Gate(settings, authenticate)
+        self.quotas = Quotas(settings)
         self.upstream = UpstreamClient(settings)
         self.models = ModelList(self.upstream, settings.models_ttl)
         self.pipeline = Pipeline([*shipped_stages.shipped(settings), *stages] if settings.pipeline else ())
@@ -87,6 +89,7 @@ class Gateway:
         store = Store(self.settings.database_url or f"sqlite:///{os.path.join(folder, 'sluice.db')}")
         records = RecordTable(store)
         self.events, self.statistics = Events(store), Statistics(store)
+        self.quotas.watch(SpendingTable(store))
         self.journal = Journal(records, retention_days=self.settings.retention_days)
         self.feedback = Feedback(FeedbackTable(store), records, self.journal)
         for stage in self.pipeline.stages:

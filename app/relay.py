@@ -95,6 +95,7 @@ class Stream:
         record: closed exactly once, by ``close``.
         key: upstream key. *own_key*: it is the operator's.
         peer: the client's connection, if a server shows it.
+        on_end: is called with upstream's usage before the client can know that the stream is over; maybe again later.
         on_close: is called once, when the stream is closed.
     """
 
@@ -110,6 +111,7 @@ class Stream:
         key: str | None,
         own_key: bool,
         peer: Peer | None = None,
+        on_end: Callable[[dict[str, Any] | None], None] | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         body = run.request.body
@@ -128,7 +130,7 @@ class Stream:
         """Why the stream failed, or None."""
         self.first_event = threading.Event()
         """Set when the first chunk that says something, or the ending, is in the mailbox."""
-        self._on_close = on_close
+        self._on_end, self._on_close = on_end, on_close
         self._ends: list[Chunk] = []
         self._lock = threading.Lock()
         self._is_open = False  # upstream has answered: the ending is the reader's to write
@@ -168,6 +170,7 @@ class Stream:
             self._taken_at = self._wrote_at
             if type(last) is Last:
                 self._reached_end = True
+                self._tell_end()
         return items
 
     @property
@@ -201,9 +204,14 @@ class Stream:
         self._ticker.remove(self)
         if not self._reached_end:
             self.fail(ClientGone("the client left"))
+        self._tell_end()
         self._account()
         if self._on_close is not None:
             self._on_close()
+
+    def _tell_end(self) -> None:
+        if self._on_end is not None:
+            self._on_end(self.chunks.usage)
 
     # Anyone's side.
 

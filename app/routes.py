@@ -17,6 +17,7 @@ from .identity import note_arrival, request_id
 from .peer import Peer
 from .reply import error_reply
 from .views import chat, feedback, health, metadata, metrics, models, openapi, pages, stages
+from .views.admission import show_standing
 from .views.route import Route, View
 from .worker import check_worker
 
@@ -60,6 +61,7 @@ def make_blueprint(
     blueprint.before_request(lambda: Peer(request.environ).limit_silence(silence))
     blueprint.before_request(note_arrival)
     blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))
+    blueprint.after_request(show_standing)
     blueprint.register_error_handler(GatewayError, error_reply)
     blueprint.register_error_handler(HTTPException, _translated)
     for code in default_exceptions:

@@ -63,6 +63,31 @@ class Settings:
         secret=True,
         ascii=True,
     )
+    trusted_proxies: int = _setting(
+        "SLUICE_TRUSTED_PROXIES",
+        0,
+        "proxies in front whose X-Forwarded-For entry is believed; for limits alone",
+        low=0,
+        high=10,
+    )
+    rate_limit: str | None = _setting(
+        "SLUICE_RATE_LIMIT", None, "requests per time of each key, like `60 per minute; 1000 per day`"
+    )
+    streams_per_key: int = _setting(
+        "SLUICE_STREAMS_PER_KEY", 0, "requests each key may have under way at once; 0: any number", low=0
+    )
+    limit_storage: str = _setting(
+        "SLUICE_LIMIT_STORAGE",
+        "memory",
+        "where limits are counted: memory (each worker alone) or redis://...",
+        secret=True,
+    )
+    limit_on_failure: str = _setting(
+        "SLUICE_LIMIT_ON_FAILURE",
+        "allow",
+        "while limits cannot be counted: allow or refuse",
+        choices=("allow", "refuse"),
+    )
     default_model: str = _setting(
         "SLUICE_DEFAULT_MODEL", "nousresearch/hermes-4-70b", "model of a request that names none"
     )

@@ -29,6 +29,7 @@ QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say
 NEEDS = {
     "nginx": lambda item: "nginx" in item.name or "nginx" in getattr(item, "fixturenames", ()),
     "openssl": lambda item: "tls" in item.name or "certificate" in getattr(item, "fixturenames", ()),
+    "redis-server": lambda item: "redis" in getattr(item, "fixturenames", ()),
     "node": lambda item: "clients" in item.path.parts or "snippet" in item.name,
     "npm": lambda item: "clients" in item.path.parts or "snippet" in item.name,
     "curl": lambda item: "clients" in item.path.parts or "snippet" in item.name,

@@ -155,7 +155,7 @@ def test_flask_is_known_at_the_edge_only(path: Path) -> None:
         ("chat", {"errors", "pipeline", "settings", "shape", "wire"}),
         ("chunks", {"errors", "pipeline", "wire"}),
         ("answer", {"pipeline"}),
-        ("gate", {"access", "errors", "settings"}),
+        ("gate", {"access", "access/address", "errors", "settings"}),
         ("models", {"errors", "upstream"}),
     ],
 )  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .caller import Caller
+from .caller import Caller, subject_of
 from .key import Key
 from .keyring import KeyRing
+from .quota import Place, Quotas
 from .rules import apply_rules
 
-__all__ = ["Caller", "Key", "KeyRing", "apply_rules"]
+__all__ = ["Caller", "Key", "KeyRing", "Place", "Quotas", "apply_rules", "subject_of"]

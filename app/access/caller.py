@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from .key import Key
 
-__all__ = ["Caller"]
+__all__ = ["Caller", "subject_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,15 @@ class Caller:
 
     Attributes:
         label: what the record says; None in open mode.
+        subject: whom limits count: the label, or in open mode a keyed hash of the client's address.
         key: the gateway key; None in open mode and with a host's own check.
     """
 
     label: str | None
+    subject: str
     key: Key | None = None
+
+
+def subject_of(label: str) -> str:
+    """Name the caller with this *label* in plain ASCII, whatever it holds: a host's labels are its own."""
+    return f"label:{quote(label, safe='', errors='backslashreplace')}"

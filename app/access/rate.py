@@ -1,14 +1,117 @@
-"""Rates as people write them: ``60 per minute; 1000 per day``, in the syntax of the `limits` library."""
+"""Requests per time: ``60 per minute; 1000 per day``, in the syntax of the `limits` library, over moving windows."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import threading
+import time
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from limits import RateLimitItem, parse_many
+from limits.storage import MemoryStorage, RedisStorage
+from limits.strategies import MovingWindowRateLimiter
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, RateLimited
+from .shared import Shared
 
-__all__ = ["read_rates"]
+__all__ = ["Rates", "Standing", "read_rates"]
+
+_PATIENCE = 60
+"""Longest Retry-After in seconds that client libraries wait for; they would try again at once after a longer one."""
+_PURGE_EACH = 16
+
+
+class Standing(NamedTuple):
+    """How a caller stands with the rate that is nearest to its end: numbers of requests, seconds until one is free."""
+
+    limit: int
+    remaining: int
+    reset: float
+
+    def to_headers(self) -> dict[str, str]:
+        """Give the headers that OpenAI's clients know, and those without a prefix that others do."""
+        reset = max(math.ceil(self.reset), 0)
+        return {
+            "x-ratelimit-limit-requests": str(self.limit),
+            "x-ratelimit-remaining-requests": str(self.remaining),
+            "x-ratelimit-reset-requests": f"{reset}s",
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(self.remaining),
+            "RateLimit-Reset": str(reset),
+        }
+
+
+class Rates:
+    """Counts the requests of each caller.
+
+    Args:
+        shared: Redis, or None to count in this process.
+    """
+
+    def __init__(self, shared: Shared | None = None) -> None:
+        self._shared = shared
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[str, tuple[float, tuple[RateLimitItem, ...]]] = OrderedDict()
+
+    @cached_property
+    def _limiter(self) -> MovingWindowRateLimiter:
+        # Made when it is first used: in memory it starts a thread, which a fork would not take along.
+        if self._shared is None:
+            return MovingWindowRateLimiter(MemoryStorage())
+        # The address is only looked at for its scheme: the pool has its own.
+        pool = self._shared.client.connection_pool
+        return MovingWindowRateLimiter(RedisStorage("redis://", connection_pool=pool, key_prefix="sluice:rate"))
+
+    def count(self, subject: str, rates: tuple[RateLimitItem, ...]) -> Standing | None:
+        """Count a request of *subject*; None without *rates*.
+
+        Raises:
+            RateLimited: it is one too many; says when the next may come.
+            SharedAway: Redis cannot be asked.
+        """
+        if not rates:
+            return None
+        if self._shared is not None:
+            return self._shared.call(self._count, subject, rates)
+        self._forget(subject, rates)
+        return self._count(subject, rates)
+
+    def _count(self, subject: str, rates: tuple[RateLimitItem, ...]) -> Standing:
+        # The shortest window first: a request that it refuses must not use up a day's.
+        refused = next((rate for rate in rates if not self._limiter.hit(rate, subject)), None)
+        if refused is not None:
+            raise _refusal(refused, self._standing(refused, subject))
+        return min((self._standing(rate, subject) for rate in rates), key=lambda found: found.remaining)
+
+    def _standing(self, rate: RateLimitItem, subject: str) -> Standing:
+        reset, remaining = self._limiter.get_window_stats(rate, subject)
+        return Standing(rate.amount, max(int(remaining), 0), reset - time.time())
+
+    def _forget(self, subject: str, rates: tuple[RateLimitItem, ...]) -> None:
+        """Let go of callers whose windows are over, a few at a time: the library keeps their names."""
+        now = time.monotonic()
+        with self._lock:
+            self._seen[subject] = (now + rates[-1].get_expiry(), rates)
+            self._seen.move_to_end(subject)
+            for _ in range(_PURGE_EACH):
+                oldest, (until, known) = next(iter(self._seen.items()))
+                if until > now:
+                    return
+                del self._seen[oldest]
+                for rate in known:
+                    self._limiter.clear(rate, oldest)
+
+
+def _refusal(rate: RateLimitItem, standing: Standing) -> RateLimited:
+    wait = max(math.ceil(standing.reset), 1)
+    headers = {**standing.to_headers(), "x-ratelimit-remaining-requests": "0", "RateLimit-Remaining": "0"}
+    if wait > _PATIENCE:
+        headers["x-should-retry"] = "false"
+    return RateLimited(
+        f"more than {rate} requests: the next one may come in {wait} s", retry_after=str(wait), headers=headers
+    )
 
 
 def read_rates(text: Any, where: str) -> tuple[RateLimitItem, ...]:

@@ -16,7 +16,8 @@ __all__ = ["ADMITTED", "BODY", "OPERATIONS", "UPSTREAM", "Operation", "of_endpoi
 
 Errors = tuple[type[GatewayError], ...]
 
-ADMITTED: Errors = (errors.AuthenticationError, errors.PermissionDenied)
+OPERATOR: Errors = (errors.AuthenticationError, errors.PermissionDenied)
+ADMITTED: Errors = (*OPERATOR, errors.RateLimited, errors.LimitsUnavailable)
 """Of every route that asks who calls."""
 BODY: Errors = (
     errors.RequestError,
@@ -88,7 +89,7 @@ _PAGE = {"text/html": {"schema": {"type": "string"}}}
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/chat/completions"): Operation(
         "Relay a chat completion, as a stream if `stream` is true",
-        (*ADMITTED, *BODY, *UPSTREAM, errors.Overloaded, errors.Draining),
+        (*ADMITTED, *BODY, *UPSTREAM, errors.BudgetExceeded, errors.TooManyStreams, errors.Overloaded, errors.Draining),
         takes=ref("ChatRequest"),
         gives={**_json("ChatCompletion"), "text/event-stream": {"schema": _EVENTS}},
     ),
@@ -124,7 +125,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ),
     ("GET", "/metrics"): Operation(
         "Show the figures of all workers to Prometheus",
-        (*ADMITTED, errors.NotFound),
+        (*OPERATOR, errors.NotFound),
         gives={"text/plain": {"schema": {"type": "string"}}},
     ),
     ("GET", "/"): Operation("Give the playground, a page to try the gateway on", (), gives=_PAGE, is_open=True),

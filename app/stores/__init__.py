@@ -9,6 +9,7 @@ from .events import Event, EventFilter, Events, Place
 from .feedback import FeedbackTable
 from .records import RecordTable
 from .rows import Row, row_of, size_of
+from .spending import SpendingTable
 from .statistics import Question, Statistics
 from .store import Store, StoreError, ValueRefused
 
@@ -21,6 +22,7 @@ __all__ = [
     "Question",
     "RecordTable",
     "Row",
+    "SpendingTable",
     "Statistics",
     "Store",
     "StoreError",

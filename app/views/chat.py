@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response, g, request
 
-from ..access import Caller, apply_rules
+from ..access import Caller, Place, apply_rules
 from ..body import EventBody
 from ..chat import parse_request
 from ..errors import GatewayError, InternalError
@@ -19,6 +19,7 @@ from ..record import Record
 from ..relay import Stream
 from ..reply import error_reply, json_reply
 from ..sinks import AnswerSink, EventSink, Last
+from .admission import count
 from .route import Route
 
 __all__ = ["routes"]
@@ -46,14 +47,22 @@ class _ChatCompletions:
         try:
             gateway.enter(record)  # before the body is read: who sends it slowly takes a place too
             try:
+                count(gateway, caller)
                 run, key = self._prepare(record, caller)
+                place = gateway.quotas.enter(caller, record)
             except BaseException:
                 gateway.leave()
                 raise
         except Exception as error:
             _reject(record, error if isinstance(error, GatewayError) else InternalError("the gateway failed"))
             raise
-        return self._relay(run, record, key)
+        try:
+            stream = self._stream(run, record, key, place)
+        except BaseException:
+            place.leave()
+            gateway.leave()
+            raise
+        return self._answer(stream, record)
 
     def _prepare(self, record: Record, caller: Caller) -> tuple[Run, UpstreamKey]:
         gateway = self._gateway
@@ -65,10 +74,10 @@ class _ChatCompletions:
         key = gateway.gate.upstream_key(request, asked.options.get("openrouter_api_key"))
         return gateway.pipeline.run(asked), key
 
-    def _relay(self, run: Run, record: Record, key: UpstreamKey) -> Response:
+    def _stream(self, run: Run, record: Record, key: UpstreamKey, place: Place) -> Stream:
         gateway = self._gateway
         mailbox = gateway.new_mailbox()
-        stream = Stream(
+        return Stream(
             gateway.upstream,
             gateway.ticker,
             gateway.settings,
@@ -78,9 +87,13 @@ class _ChatCompletions:
             key=key.key,
             own_key=key.own,
             peer=Peer(request.environ),
+            on_end=place.leave,
             on_close=gateway.leave,
         )
-        if not run.request.stream:
+
+    def _answer(self, stream: Stream, record: Record) -> Response:
+        gateway = self._gateway
+        if isinstance(stream.sink, AnswerSink):
             return _whole(stream, record)
         if gateway.settings.stream_errors == "status":
             stream.start()

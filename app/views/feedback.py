@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from flask import Response
 
 from ..chat import parse_object
 from ..gateway import Gateway
 from ..payload import read_body
 from ..reply import json_reply
+from .admission import admit
 from .route import Route
 
 __all__ = ["routes"]
@@ -18,14 +19,14 @@ def routes(gateway: Gateway) -> list[Route]:
 
     def give() -> Response:
         """Keep a rating of an answer."""
-        label = gateway.gate.admit(request).label
+        label = admit(gateway).label
         assert gateway.feedback is not None
         body = parse_object(read_body(gateway))
         return json_reply(gateway.feedback.submit(body, label, may_give_params=gateway.gate.is_open))
 
     def stats() -> Response:
         """Sum the ratings up."""
-        gateway.gate.admit(request)
+        admit(gateway)
         assert gateway.feedback is not None
         return json_reply(gateway.feedback.stats())
 

@@ -33,9 +33,12 @@ def routes(gateway: Gateway) -> list[Route]:
             "store": gateway.journal.state(),
         }
         gateway.gate.keys.refresh()
+        warnings = []
+        # What exactly is wrong is the operator's business, and in the log.
         if gateway.gate.keys.failure is not None:
-            # Which file and what is wrong with it is the operator's business, and in the log.
-            found["warnings"] = ["SLUICE_API_KEYS_FILE cannot be read again: the keys read before stay in use"]
-        return json_reply(found)
+            warnings.append("SLUICE_API_KEYS_FILE cannot be read again: the keys read before stay in use")
+        if gateway.quotas.is_away:
+            warnings.append("SLUICE_LIMIT_STORAGE cannot be asked: SLUICE_LIMIT_ON_FAILURE decides")
+        return json_reply(found | ({"warnings": warnings} if warnings else {}))
 
     return [Route("GET", "/health", health), Route("GET", "/ready", ready)]

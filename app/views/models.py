@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from flask import Response
 
 from ..gateway import Gateway
 from ..reply import json_reply
+from .admission import admit
 from .route import Route
 
 __all__ = ["routes"]
@@ -16,12 +17,12 @@ def routes(gateway: Gateway) -> list[Route]:
 
     def models() -> Response:
         """List upstream's models."""
-        gateway.gate.admit(request)
+        admit(gateway)
         return json_reply(gateway.models.all())
 
     def model(model_id: str) -> Response:
         """Show one model."""
-        gateway.gate.admit(request)
+        admit(gateway)
         return json_reply(gateway.models.one(model_id))
 
     return [Route("GET", "/models", models), Route("GET", "/models/<path:model_id>", model)]

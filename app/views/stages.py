@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Response, request
+from flask import Response
 
 from ..chat import parse_object
 from ..gateway import Gateway
 from ..payload import read_body
 from ..pipeline import Endpoint
 from ..reply import json_reply
+from .admission import admit
 from .route import Route, View
 
 __all__ = ["routes"]
@@ -22,7 +23,7 @@ def routes(gateway: Gateway) -> list[Route]:
 
 def _view(gateway: Gateway, endpoint: Endpoint) -> View:
     def view() -> Response:
-        gateway.gate.admit(request)
+        admit(gateway)
         body = {} if endpoint.method == "GET" else parse_object(read_body(gateway))
         return json_reply(endpoint.handler(body))
 
