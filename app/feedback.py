@@ -50,7 +50,7 @@ TAKES = object_of(
 """What a rating holds, as a JSON Schema."""
 _REFRESH = 3.0
 """Seconds for which what was learned is not read anew."""
-_FIRST_READ = 0.2
+_FIRST_READ = 1.0
 """Seconds for which a process' first request waits for what was learned before."""
 
 

@@ -23,8 +23,8 @@ _USAGE_MORE = ("reasoning_tokens", "cached_tokens", "is_byok", "upstream_cost")
 _ERROR = {"code": "error_code", "type": "error_type", "message": "error_message"}
 _GROUPED = frozenset({*_USAGE, *_USAGE_MORE, *_ERROR.values(), "is_counted"})
 _PLAIN = tuple(column.name for column in records.c if column.name not in _GROUPED)
-_COMMON = 20_000
-"""Matches from which on a filter does not count as a rare one."""
+_STEPS = (1_000, 50_000)
+"""Matches up to which filters are compared: as few as it takes to find a rare one."""
 
 
 class Place(NamedTuple):
@@ -95,11 +95,15 @@ def _equal(chosen: EventFilter) -> list[Equal]:
 def _rarest_alone(connection: Connection, within: list[ColumnElement[bool]], equal: list[Equal]) -> list[Equal]:
     """Leave SQLite the index of the rarest value only: it keeps no statistics of values and would take any."""
 
-    def matches(one: Equal) -> int:
-        some = select(records.c.created_at).where(*within, one[0] == one[1]).limit(_COMMON)
+    def matches(one: Equal, most: int) -> int:
+        some = select(records.c.created_at).where(*within, one[0] == one[1]).limit(most)
         return int(connection.execute(select(func.count()).select_from(some.subquery())).scalar_one())
 
-    rarest = min(equal, key=matches)
+    for most in _STEPS:
+        found = [matches(one, most) for one in equal]
+        if min(found) < most:
+            break
+    rarest = equal[found.index(min(found))]
     # A plus sign before a column keeps SQLite from using its index.
     return [one if one is rarest else (UnaryExpression(one[0], operator=custom_op("+")), one[1]) for one in equal]
 

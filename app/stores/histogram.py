@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 __all__ = ["bucket_of", "middle_of", "percentile"]
 
@@ -22,11 +22,14 @@ def middle_of(bucket: int) -> float:
     return math.exp((bucket + 0.5) * _GROWTH)
 
 
-def percentile(buckets: Mapping[int, int], share: float) -> float | None:
-    """Give the time, in milliseconds, that *share* (0 to 1) of the times do not exceed; None if there are none."""
-    rank = math.ceil(share * sum(buckets.values()))
-    for bucket in sorted(buckets):
-        rank -= buckets[bucket]
+def percentile(buckets: Sequence[tuple[int, int]], share: float) -> float | None:
+    """Give the time, in milliseconds, that *share* (0 to 1) of the times do not exceed; None if there are none.
+
+    *buckets* are pairs of a bucket and how many times it holds, in order.
+    """
+    rank = math.ceil(share * sum(amount for _, amount in buckets))
+    for bucket, amount in buckets:
+        rank -= amount
         if rank <= 0:
             return round(middle_of(bucket), 1)
     return None

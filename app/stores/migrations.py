@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateColumn
 
-from .schema import counts, feedback, histograms, metadata, records, sums
+from .schema import feedback, periods, records
 
 __all__ = ["MIGRATIONS", "migrate"]
 
@@ -93,7 +93,7 @@ def _to_2(connection: Connection) -> None:
     for index in records.indexes:
         if index.name in {f"sluice_records_{name}" for name in filters}:
             index.create(connection)
-    metadata.create_all(connection, tables=[sums, counts, histograms])
+    periods.create(connection)
 
 
 MIGRATIONS: list[Callable[[Connection], None]] = [_to_1, _to_2]

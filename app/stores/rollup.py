@@ -1,101 +1,131 @@
-"""What statistics are read from: sums, counts and histograms by hour and by day, kept beside the records.
+"""What statistics are read from: figures by hour and by day, kept beside the records.
 
 They grow in the transaction that writes the records they count, by those alone that it has newly written.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from .. import wire
 from .histogram import bucket_of
-from .schema import COUNTED_COLUMNS, counts, histograms, sums
+from .schema import COUNTED, periods
 
-__all__ = ["DAY", "HOUR", "add_up", "count", "forget_before"]
+__all__ = ["DAY", "HOUR", "TALLIES", "Figures", "count", "forget_before"]
 
 HOUR, DAY = 3600, 86_400
-_TABLES = (sums, counts, histograms)
+TALLIES = ("end_reason", "context", "first_chunk_ms", "total_ms")
 _TIMES = ("first_chunk_ms", "total_ms")
+_AMOUNTS = (*COUNTED, "cost")
+_STEP = 200
+"""Rows that one statement locks: SQLite takes so many parameters."""
 
-Tally = dict[Table, Counter[tuple[Any, ...]]]
-"""By table: what to add, by the columns of the key and the name of the column that is added to."""
+Key = tuple[int, int, str]
+"""``span``, ``start`` and ``model``."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Sums and tallies of some requests."""
+
+    amounts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_AMOUNTS, 0))
+    tallies: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in TALLIES})
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        """Add one record."""
+        amounts = self.amounts
+        amounts["requests"] += 1
+        amounts["retries"] += max(len(_loaded(row["attempts"])) - 1, 0)
+        amounts["stm_changed"] += _is_changed(_loaded(row["pipeline"]))
+        for name in ("prompt_tokens", "completion_tokens", "total_tokens", "cost"):
+            amounts[name] += row[name] or 0
+        for name in TALLIES:
+            value = row[name]
+            if value is not None:
+                item = str(bucket_of(value)) if name in _TIMES else value
+                self.tallies[name][item] = self.tallies[name].get(item, 0) + 1
+
+    def add(self, amounts: Mapping[Any, Any], tallies: Mapping[str, Mapping[str, int]]) -> None:
+        """Add other figures."""
+        for name in _AMOUNTS:
+            self.amounts[name] += amounts[name]
+        for name, mine in self.tallies.items():
+            for item, amount in tallies[name].items():
+                mine[item] = mine.get(item, 0) + amount
 
 
 def count(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add *rows* to the tables, inside the caller's transaction."""
-    tally = add_up(rows)
-    for table in _TABLES:
-        _add(connection, table, tally[table])
-
-
-def add_up(rows: Iterable[Mapping[str, Any]]) -> Tally:
-    """Give what *rows* add to each table."""
-    hours: Tally = {table: Counter() for table in _TABLES}
-    for row in rows:
-        _take(hours, row)
-    both: Tally = {table: Counter(found) for table, found in hours.items()}
-    for table, found in hours.items():
-        for (_, start, *rest), amount in found.items():
-            both[table][DAY, start // DAY * DAY, *rest] += amount
-    return both
+    """Add *rows* to the figures, inside the caller's transaction."""
+    added = _by_period(rows)
+    keys = sorted(added)  # in one order everywhere, or two writers could wait for each other
+    for place in range(0, len(keys), _STEP):
+        step = keys[place : place + _STEP]
+        _make(connection, step)
+        for row in _locked(connection, step):
+            added[row["span"], row["start"], row["model"]].add(row, row["tallies"])
+    if keys:
+        _write(connection, [(key, added[key]) for key in keys])
 
 
 def forget_before(connection: Connection, moment: float) -> bool:
     """Remove the oldest hour or day that ended before *moment*; tell whether there was one."""
-    for table in _TABLES:
-        for span in (HOUR, DAY):
-            found = connection.execute(select(func.min(table.c.start)).where(table.c.span == span)).scalar()
-            if found is not None and found + span <= moment:
-                connection.execute(delete(table).where(table.c.span == span, table.c.start == found))
-                return True
+    for span in (HOUR, DAY):
+        found = connection.execute(select(func.min(periods.c.start)).where(periods.c.span == span)).scalar()
+        if found is not None and found + span <= moment:
+            connection.execute(delete(periods).where(periods.c.span == span, periods.c.start == found))
+            return True
     return False
 
 
-def _take(tally: Tally, row: Mapping[str, Any]) -> None:
-    key = (HOUR, int(row["created_at"]) // HOUR * HOUR, row["served_model"] or row["requested_model"] or "")
-    figures = {
-        **row,
-        "requests": 1,
-        "retries": max(len(_loaded(row["attempts"])) - 1, 0),
-        "stm_changed": _is_changed(_loaded(row["pipeline"])),
-    }
-    for name in (*COUNTED_COLUMNS, "cost"):
-        tally[sums][*key, name] += figures[name] or 0
-    for kind in ("end_reason", "context"):
-        if row[kind]:
-            tally[counts][*key, kind, row[kind], "amount"] += 1
-    for kind in _TIMES:
-        if row[kind] is not None:
-            tally[histograms][*key, kind, bucket_of(row[kind]), "amount"] += 1
+def _by_period(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Figures]:
+    found: dict[Key, Figures] = {}
+    for row in rows:
+        moment, model = int(row["created_at"]), row["served_model"] or row["requested_model"] or ""
+        found.setdefault((HOUR, moment // HOUR * HOUR, model), Figures()).take(row)
+    for (_, start, model), figures in tuple(found.items()):
+        day = found.setdefault((DAY, start // DAY * DAY, model), Figures())
+        day.add(figures.amounts, figures.tallies)
+    return found
+
+
+def _make(connection: Connection, keys: list[Key]) -> None:
+    """Make the rows of *keys* that are not there yet, so that they can be locked."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    empty = Figures()
+    new = {**empty.amounts, "tallies": empty.tallies}
+    rows = [{"span": span, "start": start, "model": model, **new} for span, start, model in keys]
+    connection.execute(dialect.insert(periods).on_conflict_do_nothing(), rows)
+
+
+def _locked(connection: Connection, keys: list[Key]) -> Iterable[Mapping[Any, Any]]:
+    columns = periods.c
+    query = select(periods).where(tuple_(columns.span, columns.start, columns.model).in_(keys))
+    query = query.order_by(columns.span, columns.start, columns.model).with_for_update()
+    return connection.execute(query).mappings()
+
+
+def _write(connection: Connection, figures: list[tuple[Key, Figures]]) -> None:
+    statement = update(periods).where(
+        periods.c.span == bindparam("span_"),
+        periods.c.start == bindparam("start_"),
+        periods.c.model == bindparam("model_"),
+    )
+    rows = [
+        {"span_": span, "start_": start, "model_": model, **found.amounts, "tallies": found.tallies}
+        for (span, start, model), found in figures
+    ]
+    connection.execute(statement, rows)
 
 
 def _loaded(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
+    return wire.loads(value.encode()) if isinstance(value, str) else value
 
 
 def _is_changed(pipeline: Any) -> int:
     stm = pipeline.get("stm") if isinstance(pipeline, dict) else None
     return int(isinstance(stm, dict) and stm.get("changed") is True)
-
-
-def _add(connection: Connection, table: Table, tally: Counter[tuple[Any, ...]]) -> None:
-    if not tally:
-        return
-    keys = [column.name for column in table.primary_key]
-    added = [column.name for column in table.c if column.name not in keys]
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for (*key, name), amount in tally.items():
-        row = rows.setdefault(tuple(key), {**dict(zip(keys, key, strict=True)), **dict.fromkeys(added, 0)})
-        row[name] += amount
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(table)
-    grown = {name: table.c[name] + statement.excluded[name] for name in added}
-    # In one order everywhere, or two writers could wait for each other.
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=keys, set_=grown), [rows[key] for key in sorted(rows)]
-    )

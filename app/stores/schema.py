@@ -17,9 +17,11 @@ from sqlalchemy import (
     func,
 )
 
-__all__ = ["COUNTED_COLUMNS", "counts", "feedback", "histograms", "metadata", "model_of", "records", "sums"]
+__all__ = ["COUNTED", "feedback", "metadata", "model_of", "periods", "records"]
 
 metadata = MetaData()
+
+_MODEL = ("served_model", "requested_model")
 
 records = Table(
     "sluice_records",
@@ -61,16 +63,19 @@ records = Table(
     Column("is_counted", Boolean),
     Index("sluice_records_created", "created_at"),
     Index("sluice_records_completion", "completion_id"),
-    Index("sluice_records_end_reason", "end_reason", "created_at"),
-    Index("sluice_records_key_label", "key_label", "created_at"),
-    Index("sluice_records_status", "status", "created_at"),
+    Index("sluice_records_end_reason", "end_reason", "created_at", "status", "key_label", *_MODEL),
+    Index("sluice_records_key_label", "key_label", "created_at", "status", "end_reason", *_MODEL),
+    Index("sluice_records_status", "status", "created_at", "end_reason", "key_label", *_MODEL),
 )
 """``is_counted`` is null until the record is in the hourly tables, as in rows of an older version's writer."""
 
 model_of = func.coalesce(records.c.served_model, records.c.requested_model)
 """The model that a record counts for: the one that answered, or the one asked for where none did."""
 
-Index("sluice_records_model", model_of, records.c.created_at)
+# Each index of a filter holds what the other filters ask for, so that only rows that match them all are looked up.
+Index(
+    "sluice_records_model", model_of, *(records.c[name] for name in ("created_at", "status", "end_reason", "key_label"))
+)
 _uncounted = records.c.is_counted.is_(None)
 Index("sluice_records_uncounted", records.c.record_id, sqlite_where=_uncounted, postgresql_where=_uncounted)
 
@@ -88,44 +93,19 @@ feedback = Table(
 )
 
 
-def _period() -> list[Column[int] | Column[str]]:
-    """Give the columns that the tables below begin with: a day's or an hour's start, and a model, '' for none."""
-    return [
-        Column("span", Integer, primary_key=True, autoincrement=False),
-        Column("start", BigInteger, primary_key=True, autoincrement=False),
-        Column("model", Text, primary_key=True),
-    ]
+COUNTED = ("requests", "retries", "stm_changed", "prompt_tokens", "completion_tokens", "total_tokens")
 
-
-COUNTED_COLUMNS = ("requests", "retries", "stm_changed", "prompt_tokens", "completion_tokens", "total_tokens")
-
-sums = Table(
-    "sluice_sums",
+periods = Table(
+    "sluice_periods",
     metadata,
-    *_period(),
-    *(Column(name, BigInteger, nullable=False) for name in COUNTED_COLUMNS),
+    Column("span", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("model", Text, primary_key=True),
+    *(Column(name, BigInteger, nullable=False) for name in COUNTED),
     Column("cost", Double, nullable=False),
+    Column("tallies", JSON, nullable=False),
     sqlite_with_rowid=False,
 )
-
-counts = Table(
-    "sluice_counts",
-    metadata,
-    *_period(),
-    Column("kind", String(16), primary_key=True),
-    Column("item", String(32), primary_key=True),
-    Column("amount", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-"""How often each ``end_reason`` and each ``context`` came."""
-
-histograms = Table(
-    "sluice_histograms",
-    metadata,
-    *_period(),
-    Column("kind", String(16), primary_key=True),
-    Column("bucket", Integer, primary_key=True, autoincrement=False),
-    Column("amount", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-"""``first_chunk_ms`` and ``total_ms`` in buckets of ``histogram``."""
+"""Figures of one model ('' for none) in an hour or a day: ``span`` is its length, ``start`` its beginning in Unix
+seconds, ``tallies`` counts ``end_reason`` and ``context`` by their words, ``first_chunk_ms`` and ``total_ms`` by their
+buckets in ``histogram``."""

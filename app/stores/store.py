@@ -266,7 +266,9 @@ def _make_engine(url: URL, kind: str) -> Engine:
         # Calls come from native threads that differ, one at a time.
         arguments = {"timeout": _BUSY_MS / 1000, "check_same_thread": False, "isolation_level": None}
     try:
-        engine = create_engine(url, poolclass=NullPool, connect_args=arguments, json_serializer=_json)
+        engine = create_engine(
+            url, poolclass=NullPool, connect_args=arguments, json_serializer=_json, json_deserializer=_loaded
+        )
     except ModuleNotFoundError:
         raise ConfigurationError("SLUICE_DATABASE_URL: PostgreSQL needs the extra flask-sluice[postgresql]") from None
     if kind == "sqlite":
@@ -277,6 +279,10 @@ def _make_engine(url: URL, kind: str) -> Engine:
 
 def _json(value: Any) -> str:
     return value if isinstance(value, Json) else wire.dumps(value).decode()
+
+
+def _loaded(text: str | bytes) -> Any:
+    return wire.loads(text.encode() if isinstance(text, str) else text)
 
 
 def _prepare_file(connection: Any, _record: object) -> None:
