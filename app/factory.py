@@ -11,6 +11,7 @@ from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException
 
 from . import wire
+from .cors import Cors
 from .errors import type_for_status
 from .gate import Authenticate
 from .gateway import Gateway
@@ -59,7 +60,9 @@ def create_blueprint(
         state.app.extensions.setdefault("sluice", {})[name] = gateway
 
     blueprint.record_once(mounted)
+    cors = Cors(settings.cors_origins, is_open=gateway.gate.is_open)
     blueprint.record(lambda state: attend(state.app, gateway.metrics, _ownership(state)))
+    blueprint.record(lambda state: cors.attend(state.app, _ownership(state)))
     return blueprint
 
 

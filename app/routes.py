@@ -51,7 +51,7 @@ def make_blueprint(
     for route in routes:
         endpoint = f"{route.method} {route.path}".replace(".", "_")
         blueprint.add_url_rule(
-            route.rule, endpoint, route.view, methods=[route.method], provide_automatic_options=False
+            route.rule, endpoint, route.view, methods=[route.method], provide_automatic_options=route.below != "/v1"
         )
     blueprint.add_url_rule(
         "/v1/<path:rest>", "unknown", _unknown(routes), methods=_METHODS, provide_automatic_options=False

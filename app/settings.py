@@ -88,6 +88,9 @@ class Settings:
         "while limits cannot be counted: allow or refuse",
         choices=("allow", "refuse"),
     )
+    cors_origins: tuple[str, ...] = _setting(
+        "SLUICE_CORS_ORIGINS", (), "origins whose web pages may call, comma-separated, or `*`"
+    )
     default_model: str = _setting(
         "SLUICE_DEFAULT_MODEL", "nousresearch/hermes-4-70b", "model of a request that names none"
     )

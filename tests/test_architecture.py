@@ -15,6 +15,7 @@ MODULES = pytest.mark.parametrize("path", FILES, ids=NAMES)
 
 FLASK = {
     "cli",
+    "cors",
     "event_response",
     "factory",
     "identity",
