@@ -45,7 +45,8 @@ def create_blueprint(
         name: the blueprint's name, another one for each further gateway in an application.
         url_prefix: where it is mounted.
         extras: what to serve beside ``/v1``: ``"openapi"`` for the document at ``/openapi.json``,
-            ``"metrics"`` for Prometheus at ``/metrics``, ``"pages"`` for the playground at ``/``.
+            ``"metrics"`` for Prometheus at ``/metrics``, ``"pages"`` for the playground at ``/``
+            and the dashboard at ``/dashboard``.
 
     Raises:
         ConfigurationError: a setting is wrong, or nothing says who may call.

@@ -129,6 +129,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         gives={"text/plain": {"schema": {"type": "string"}}},
     ),
     ("GET", "/"): Operation("Give the playground, a page to try the gateway on", (), gives=_PAGE, is_open=True),
+    ("GET", "/dashboard"): Operation("Give the dashboard, a page to watch it on", (), gives=_PAGE, is_open=True),
     ("GET", "/static/<state>/<path:name>"): Operation(
         "Give a file of the pages", (errors.NotFound,), gives={"*/*": {}}, is_open=True
     ),

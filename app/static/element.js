@@ -9,7 +9,7 @@ export function element(name, properties = {}, ...children) {
     else if (key in made && key !== "list" && key !== "role") made[key] = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return made;
 }
 

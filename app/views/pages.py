@@ -47,11 +47,15 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 def routes(gateway: Gateway) -> list[Route]:
     """Give the routes of the pages and their files."""
-    playground = _page("playground", gateway)
+    playground, dashboard = (_page(name, gateway) for name in ("playground", "dashboard"))
 
     def front() -> Response:
         """Give the playground, a page to try the gateway on."""
         return _reply(playground, "no-cache")
+
+    def watch() -> Response:
+        """Give the dashboard, a page to watch the gateway on."""
+        return _reply(dashboard, "no-cache")
 
     def file(state: str, name: str) -> Response:
         """Give a file of the pages."""
@@ -63,6 +67,7 @@ def routes(gateway: Gateway) -> list[Route]:
 
     return [
         Route("GET", "/", front, below=""),
+        Route("GET", "/dashboard", watch, below=""),
         Route("GET", "/static/<state>/<path:name>", file, below=""),
     ]
 

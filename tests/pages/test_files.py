@@ -20,7 +20,7 @@ from tests.servers import ROOT
 STATIC = ROOT / "app" / "static"
 MANIFEST = json.loads((STATIC / "vendor" / "manifest.json").read_text(encoding="utf-8"))
 OWN = sorted(path for path in STATIC.rglob("*") if path.is_file() and "vendor" not in path.parts)
-PAGES = ["playground"]
+PAGES = ["playground", "dashboard"]
 
 
 @pytest.fixture
