@@ -60,7 +60,7 @@ def _local() -> Iterator[Finding]:
         yield Finding("fail", "settings", error.message)
         return
     yield Finding("ok", "settings", "all known and within their bounds")
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"SLUICE_LOG_LEVEL": "error"}  # what fails is told here
     if not (settings.open or settings.api_keys or settings.api_keys_file):
         yield Finding(
             "warn", "callers", "neither keys nor SLUICE_OPEN: only `sluice serve` starts so, for this machine"
@@ -71,7 +71,7 @@ def _local() -> Iterator[Finding]:
     except ConfigurationError as error:
         yield Finding("fail", "settings", error.message)
         return
-    if not values:
+    if "SLUICE_OPEN" not in values:
         yield Finding("ok", "callers", _callers(gateway))
     for subject, look in _LOOKS.items():
         found = look(gateway)
