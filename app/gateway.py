@@ -7,12 +7,13 @@ import logging
 import os
 import threading
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from . import stages as shipped_stages
 from .access import Quotas
 from .chat import OWN_FIELDS
 from .descriptors import RESERVE, affordable, descriptor_limit
-from .errors import Overloaded
+from .errors import ConfigurationError, Overloaded
 from .feedback import Feedback
 from .gate import Authenticate, Gate
 from .journal import Journal
@@ -26,6 +27,9 @@ from .settings import Settings
 from .stores import Events, FeedbackTable, RecordTable, SpendingTable, Statistics, Store
 from .ticker import Ticker
 from .upstream import UpstreamClient
+
+if TYPE_CHECKING:
+    from .tracing import Tracing
 
 __all__ = ["Gateway"]
 
@@ -42,6 +46,16 @@ def _warn_of_descriptors(wanted: int, places: int) -> None:
         places,
         2 * wanted + RESERVE,
     )
+
+
+def _tracing(settings: Settings) -> Tracing:
+    try:
+        from .tracing import Tracing
+    except ImportError:
+        raise ConfigurationError(
+            "SLUICE_TRACING is on, and OpenTelemetry is not installed: install flask-sluice[otel], or switch it off"
+        ) from None
+    return Tracing(settings)
 
 
 class Gateway:
@@ -74,6 +88,7 @@ class Gateway:
         self.own_fields = OWN_FIELDS | self.pipeline.fields | {name for stage in stages for name in stage.fields}
         self.ticker = Ticker(settings.tick)
         self.metrics = Metrics(self.ticker, lambda: self._open, self.models.known)
+        self._tracing = _tracing(settings) if settings.tracing else None
         self._recorder = recorder
         self.journal: Journal | None = None
         self.feedback: Feedback | None = None
@@ -127,7 +142,14 @@ class Gateway:
         """Start the record of a request."""
         return Record(recorder=self._keep, completion_id=new_completion_id())
 
+    def trace(self, record: Record, headers: Any) -> None:
+        """Trace the request of *record*, which came with *headers*, if tracing is on."""
+        if self._tracing is not None:
+            record.trace = self._tracing.start(record, headers)
+
     def _keep(self, record: Record) -> None:
+        if record.trace is not None:
+            record.trace.ended(record)
         if self.journal is not None:
             self.journal(record)
         self.metrics(record)

@@ -64,6 +64,7 @@ def log_record(record: Record) -> None:
     usage = record.usage or {}
     facts = {"method": "POST", "route": record.endpoint, "attempts": len(record.attempts)}
     facts |= {name: _clipped(getattr(record, name)) for name in _FACTS}
+    facts["trace_id"] = record.trace.trace_id if record.trace is not None else None
     facts |= {name: value for name in _USAGE if isinstance(value := usage.get(name), (int, float))}
     line = _Line(f"POST {record.endpoint} {record.status}", facts, _IN_TEXT + _TEXT_ENDS)
     log.info(line, extra={"facts": facts})

@@ -14,6 +14,7 @@ from typing import Any
 
 from .faults import told
 from .gaps import Gaps
+from .trace import Trace
 
 __all__ = ["END_REASONS", "SUCCESSES", "Record", "Recorder", "ignore", "new_completion_id"]
 
@@ -82,6 +83,7 @@ class Record:
     error_type: str | None = None
     error_message: str | None = None
     gaps: Gaps = field(default_factory=Gaps, repr=False)
+    trace: Trace | None = field(default=None, repr=False)
     _started: float = field(default_factory=time.monotonic, repr=False)
     _lock: Any = field(default_factory=threading.Lock, repr=False)
 
@@ -113,6 +115,6 @@ class Record:
         found = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
-            if name[0] != "_" and name not in ("recorder", "gaps")
+            if name[0] != "_" and name not in ("recorder", "gaps", "trace")
         }
         return dict(found)

@@ -119,7 +119,7 @@ class Stream:
         self._upstream, self._ticker, self._settings = upstream, ticker, settings
         self._run, self._record, self._peer = run, record, peer
         self._key, self._own_key = key, own_key
-        self.sink, self.mailbox, self.call = sink, sink.mailbox, Call()
+        self.sink, self.mailbox, self.call = sink, sink.mailbox, Call(record.trace)
         self.chunks = Normalizer(
             record.completion_id or "",
             own_key=own_key,
@@ -153,7 +153,8 @@ class Stream:
             return
         self._reader_started = True
         try:
-            _thread.start_new_thread(self._read, ())
+            trace = self._record.trace
+            _thread.start_new_thread(self._read if trace is None else lambda: trace.run(self._read), ())
         except RuntimeError:
             log.error("no thread can be started for a stream: raise the process' limit, or lower SLUICE_MAX_STREAMS")
             self.fail(Overloaded("this worker has all the threads it may have", retry_after="1"))
@@ -451,6 +452,8 @@ class Stream:
         attempts: list[dict[str, Any]] = [dict(attempt) for attempt in self.call.failed]
         if self._is_open:
             attempts.append({"status": 200})
+        elif self.call.is_trying:
+            attempts.append({"error": "no answer"})
         return {
             "record_id": record.record_id,
             "generation_id": chunks.generation_id,

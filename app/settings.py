@@ -184,6 +184,9 @@ class Settings:
         "least level that is logged; a request's line is `info`",
         choices=("debug", "info", "warning", "error"),
     )
+    tracing: bool = _setting(
+        "SLUICE_TRACING", False, "traces for OpenTelemetry (extra `otel`), sent as the `OTEL_*` variables say"
+    )
     demo: bool = _setting("SLUICE_DEMO", False, "upstream is the embedded demo; set by `serve`")
 
     def __post_init__(self) -> None:

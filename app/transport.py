@@ -14,7 +14,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -37,6 +37,7 @@ from urllib3.util.retry import Retry
 
 from .chunked import ChunkedDecoder
 from .sse import EventTooLong, LineBuffer
+from .trace import Trace
 
 __all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
 
@@ -71,14 +72,37 @@ class Call:
         cancelled: set once the call is to end.
         sent_at: monotonic time at which the current attempt's request began to be sent, or None.
         failed: the attempts that failed.
+        is_trying: an attempt has begun and has not failed.
+
+    Args:
+        trace: is told of each attempt.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Trace | None = None) -> None:
+        self._trace = trace
+        self.is_trying = False
         self.cancelled = threading.Event()
         self.sent_at: float | None = None
         self.failed: list[Attempt] = []
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+
+    def try_again(self) -> None:
+        """Note that an attempt, the first one too, begins."""
+        self.is_trying = True
+        if self._trace is not None:
+            self._trace.attempt_began()
+
+    def fail(self, attempt: Attempt) -> None:
+        """Note what the attempt failed with."""
+        self.is_trying = False
+        self.failed.append(attempt)
+        if self._trace is not None:
+            self._trace.attempt_failed(attempt)
+
+    def headers(self) -> Mapping[str, str]:
+        """Give the headers that tell upstream which trace the current attempt belongs to."""
+        return self._trace.headers() if self._trace is not None else {}
 
     def cancel(self) -> None:
         """End the call at once; the reader, wherever it waits, wakes with an error. From any thread, idempotent."""
@@ -185,6 +209,8 @@ class _Cancellable:
         self._attach(self.sock)
         if self.call is not None:
             self.call.sent_at = time.monotonic()
+            if traced := self.call.headers():
+                kwargs["headers"] = {**kwargs["headers"], **traced}
         # Head and body go out in one packet, and one system call.
         self._unsent = []
         try:
@@ -242,7 +268,13 @@ class _TlsConnection(_Cancellable, HTTPSConnection):
 
 
 class _Releasing:
-    """Mixed into urllib3's pools: a connection that goes back belongs to no call."""
+    """Mixed into urllib3's pools: taking a connection begins an attempt, and one that goes back belongs to no call."""
+
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        call: Call | None = getattr(_local, "call", None)
+        if call is not None:
+            call.try_again()
+        return super()._get_conn(timeout)  # type: ignore[misc]
 
     def _put_conn(self, conn: Any) -> None:
         if conn is not None:
@@ -343,7 +375,7 @@ class CallRetry(Retry):
     ) -> CallRetry:
         if self.call.cancelled.is_set():
             raise Cancelled
-        self.call.failed.append(_attempt(response, error))
+        self.call.fail(_attempt(response, error))
         if response is not None and (self.get_retry_after(response) or 0) > self.retry_after_max:
             raise MaxRetryError(_pool, url or "", ResponseError("Retry-After is longer than the most we wait"))
         if isinstance(error, UpstreamDown) and len(self.call.failed) == 1:

@@ -157,7 +157,7 @@ class UpstreamClient:
         """Make our error of a response whose status is no success."""
         status = response.status_code
         if status not in _RETRIED:
-            call.failed.append(Attempt(status=status))  # the others were counted when their retries ran out
+            call.fail(Attempt(status=status))  # the others were counted when their retries ran out
         if 300 <= status < 400:
             return UpstreamProtocolError(
                 f"upstream answered {status}, a redirect, and none is followed: look at OPENROUTER_BASE_URL"

@@ -44,6 +44,7 @@ class _ChatCompletions:
         caller = gateway.gate.admit(request)
         record.key_label = caller.label
         g.sluice_has_record = True
+        gateway.trace(record, request.headers)
         try:
             gateway.enter(record)  # before the body is read: who sends it slowly takes a place too
             try:
