@@ -15,7 +15,8 @@ from .chat import OWN_FIELDS
 from .descriptors import RESERVE, affordable, descriptor_limit
 from .errors import ConfigurationError, Overloaded
 from .feedback import Feedback
-from .gate import Authenticate, Gate
+from .gate import Authenticate, Gate, UpstreamKey
+from .generations import Generations
 from .journal import Journal
 from .logs import log_record
 from .mailbox import Mailbox
@@ -91,6 +92,7 @@ class Gateway:
         self._tracing = _tracing(settings) if settings.tracing else None
         self._recorder = recorder
         self.journal: Journal | None = None
+        self.generations: Generations | None = None
         self.feedback: Feedback | None = None
         self.places = affordable(settings.max_streams, descriptor_limit())
         """How many requests may be under way at once in this process."""
@@ -109,6 +111,8 @@ class Gateway:
         self.feedback = Feedback(FeedbackTable(store), records, self.journal)
         for stage in self.pipeline.stages:
             stage.learn_from(self.feedback.learned)
+        if self.settings.fetch_generations:
+            self.generations = Generations(self.upstream, records, self.metrics.settled)
         atexit.register(self.journal.close)
         self.metrics.show_queue(self.journal)
         atexit.register(self.metrics.flush)
@@ -132,6 +136,11 @@ class Gateway:
                 )
             self._open += 1
         self.metrics.opened(record)
+
+    def settle(self, record: Record, key: UpstreamKey) -> None:
+        """See to the final figures of a finished record, if they are to be fetched; *key* is that of its call."""
+        if self.generations is not None:
+            self.generations.want(record, None if key.own else key.key)
 
     def leave(self) -> None:
         """Give the place back."""

@@ -10,7 +10,7 @@ import math
 import threading
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from .record import Record
@@ -78,6 +78,13 @@ class Metrics:
         """Count a request that has no record."""
         self._answered.append((route, status))
         self._ticker.add(self)
+
+    def settled(self, usage: Mapping[str, Any]) -> None:
+        """Count the final figures of a record whose usage was an estimate."""
+        with self._adding:
+            for kind in ("prompt", "completion"):
+                self.instruments.tokens.labels(kind).inc(_figure(usage.get(f"{kind}_tokens")))
+            self.instruments.cost.inc(_figure(usage.get("cost")))
 
     def render(self) -> bytes:
         """Give the text for Prometheus, up to date as far as this process goes."""

@@ -78,6 +78,11 @@ def _says_something(choices: list[Chunk]) -> bool:
     return any(value for choice in choices for key, value in choice["delta"].items() if key != "role")
 
 
+def _id_of(response: Response) -> str | None:
+    found = response.headers.get("X-Generation-Id")
+    return found if isinstance(found, str) and len(found) <= 100 and found.isascii() and found.isprintable() else None
+
+
 def _without_words(note: Any) -> Any:
     """Leave out of a stage's note what may quote the prompt."""
     return {key: value for key, value in note.items() if key != "reasoning"} if isinstance(note, dict) else note
@@ -132,6 +137,7 @@ class Stream:
         """Set when the first chunk that says something, or the ending, is in the mailbox."""
         self._on_end, self._on_close = on_end, on_close
         self._ends: list[Chunk] = []
+        self._offered_id: str | None = None  # upstream's id of the answer, before its first chunk has told it
         self._lock = threading.Lock()
         self._is_open = False  # upstream has answered: the ending is the reader's to write
         self._is_ending = False  # someone writes the ending
@@ -288,6 +294,7 @@ class Stream:
                     return
                 self._is_open = True
             self._record.headers_ms = self._record.elapsed_ms()
+            self._offered_id = _id_of(response)
             self._relay(response)
         except GatewayError as error:
             self._end_badly(error)
@@ -456,7 +463,7 @@ class Stream:
             attempts.append({"error": "no answer"})
         return {
             "record_id": record.record_id,
-            "generation_id": chunks.generation_id,
+            "generation_id": chunks.generation_id or self._offered_id,
             "model": chunks.model,
             "params_used": {name: run.request.body[name] for name in _PARAMS if name in run.request.body},
             "pipeline": self._notes(),
@@ -479,7 +486,8 @@ class Stream:
     def _account(self) -> None:
         record, chunks, error = self._record, self.chunks, self.error
         facts = self.metadata()
-        record.generation_id, record.served_model, record.provider = chunks.generation_id, chunks.model, chunks.provider
+        record.generation_id, record.served_model = facts["generation_id"], chunks.model
+        record.provider = chunks.provider
         record.params_used, record.attempts = facts["params_used"], facts["attempts"]
         record.pipeline = {name: _without_words(note) for name, note in facts["pipeline"].items()}
         record.usage = chunks.usage

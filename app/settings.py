@@ -184,6 +184,11 @@ class Settings:
         "least level that is logged; a request's line is `info`",
         choices=("debug", "info", "warning", "error"),
     )
+    fetch_generations: bool = _setting(
+        "SLUICE_FETCH_GENERATIONS",
+        False,
+        "fetch the final figures of answers that broke off from OpenRouter afterwards",
+    )
     tracing: bool = _setting(
         "SLUICE_TRACING", False, "traces for OpenTelemetry (extra `otel`), sent as the `OTEL_*` variables say"
     )

@@ -90,25 +90,26 @@ class UpstreamClient:
             return UpstreamProtocolError("upstream's body does not match its Content-Encoding")
         return UpstreamCut("upstream's connection broke in the middle of the answer")
 
-    def get(self, path: str) -> Any:
-        """Fetch a JSON document below the base URL with the operator's key, if there is one.
+    def get(self, path: str, key: str | None = None) -> Any:
+        """Fetch a JSON document below the base URL with *key*, else with the operator's, if there is one.
 
         Raises:
             UpstreamError: it could not be had.
         """
         request = self._prepare("GET", path, {"Accept": "application/json"})
-        if self.settings.openrouter_api_key:
-            request.headers["Authorization"] = f"Bearer {self.settings.openrouter_api_key}"
+        used = key or self.settings.openrouter_api_key
+        if used:
+            request.headers["Authorization"] = f"Bearer {used}"
         call = Call()
         response = self._send(call, request, read_timeout=_LIST_SECONDS)
         try:
             if response.status_code != 200:
-                raise self._refused(call, response, self.settings.openrouter_api_key, True)
+                raise self._refused(call, response, used, key is None)
             return wire.loads(_read(response, _LIST_BYTES, time.monotonic() + _LIST_SECONDS))
         except Broken as error:
             raise self.broken(call, error) from error
         except ValueError as error:
-            raise UpstreamProtocolError(f"upstream's answer to {path} is no JSON") from error
+            raise UpstreamProtocolError(f"upstream's answer to {path.partition('?')[0]} is no JSON") from error
         finally:
             response.close()
 

@@ -129,6 +129,23 @@ def test_many_writers_lose_and_double_nothing(database_url: str) -> None:
         found.close()
 
 
+def test_final_figures_take_the_place_of_an_estimate(store: Store, table: RecordTable) -> None:
+    """In the record and in what was counted, hour and day; another record is left alone, and an unknown one told."""
+    estimate = {"usage": {"completion_tokens": 9}, "is_estimate": True}
+    table.add([row("a", **estimate), row("b", **estimate)])
+    final = {"prompt_tokens": 21, "completion_tokens": 4, "total_tokens": 25, "cost": 0.5, "is_byok": None}
+    assert table.settle("a", final)
+    assert not table.settle("none", final)
+
+    names = ("prompt_tokens", "completion_tokens", "total_tokens", "cost")
+    columns = (records.c[name] for name in ("record_id", "is_estimate", *names))
+    assert [("a", False, 21, 4, 25, 0.5), ("b", True, None, 9, None, None)] == asked(
+        store, select(*columns).order_by(records.c.record_id)
+    )
+    assert [(21, 13, 25, 0.5)] * 2 == asked(store, select(*(periods.c[name] for name in names)))
+    assert {(HOUR, "m"): 2, (DAY, "m"): 2} == requests_by(store)
+
+
 @pytest.fixture
 def older(database_url: str) -> str:
     """Give the URL of a database of the first version with rows in it, some of them odd."""

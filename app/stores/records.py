@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from .rollup import count, forget_before
-from .rows import Row
+from .rollup import AMOUNTS, correct, count, forget_before
+from .rows import Row, usage_of
 from .schema import records
 from .store import Store
 
@@ -91,6 +91,29 @@ class RecordTable:
             if old:
                 connection.execute(delete(records).where(records.c.record_id.in_(old)))
             return len(old) + forget_before(connection, moment)
+
+        return self._store.write(work)
+
+    def settle(self, record_id: str, usage: Mapping[str, Any]) -> bool:
+        """Put final figures in the place of an estimate, here and in what was counted; tell whether it is there.
+
+        Raises:
+            StoreError: it cannot be done now.
+        """
+        columns = (*_COUNTED, "is_estimate", "is_counted")
+        query = select(*(records.c[name] for name in columns)).where(records.c.record_id == record_id).with_for_update()
+        final = usage_of(usage)
+
+        def work(connection: Connection) -> bool:
+            row = connection.execute(query).mappings().first()
+            if row is None:
+                return False
+            known = {name: value for name, value in final.items() if value is not None}
+            change = update(records).where(records.c.record_id == record_id)
+            connection.execute(change.values(is_estimate=False, **known))
+            if row["is_counted"]:
+                correct(connection, dict(row), {name: (known.get(name) or 0) - (row[name] or 0) for name in AMOUNTS})
+            return True
 
         return self._store.write(work)
 

@@ -16,10 +16,12 @@ from .. import wire
 from .histogram import bucket_of
 from .schema import COUNTED, periods
 
-__all__ = ["DAY", "HOUR", "TALLIES", "Figures", "count", "forget_before"]
+__all__ = ["AMOUNTS", "DAY", "HOUR", "TALLIES", "Figures", "correct", "count", "forget_before"]
 
 HOUR, DAY = 3600, 86_400
 TALLIES = ("end_reason", "context", "first_chunk_ms", "total_ms")
+AMOUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "cost")
+"""What may be estimated at first."""
 _TIMES = ("first_chunk_ms", "total_ms")
 _AMOUNTS = (*COUNTED, "cost")
 _STEP = 200
@@ -42,7 +44,7 @@ class Figures:
         amounts["requests"] += 1
         amounts["retries"] += max(len(_loaded(row["attempts"])) - 1, 0)
         amounts["stm_changed"] += _is_changed(_loaded(row["pipeline"]))
-        for name in ("prompt_tokens", "completion_tokens", "total_tokens", "cost"):
+        for name in AMOUNTS:
             amounts[name] += row[name] or 0
         for name in TALLIES:
             value = row[name]
@@ -70,6 +72,16 @@ def count(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
             added[row["span"], row["start"], row["model"]].add(row, row["tallies"])
     if keys:
         _write(connection, [(key, added[key]) for key in keys])
+
+
+def correct(connection: Connection, row: Mapping[str, Any], changes: Mapping[str, float]) -> None:
+    """Add *changes* to the figures in which the record *row* is counted, inside the caller's transaction."""
+    moment, model = int(row["created_at"]), row["served_model"] or row["requested_model"] or ""
+    for span in (HOUR, DAY):
+        columns = periods.c
+        found = (columns.span == span) & (columns.start == moment // span * span) & (columns.model == model)
+        values = {columns[name]: columns[name] + change for name, change in changes.items()}
+        connection.execute(update(periods).where(found).values(values))
 
 
 def forget_before(connection: Connection, moment: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import wire
 from ..record import Record
 
-__all__ = ["Json", "Row", "row_of", "size_of"]
+__all__ = ["Json", "Row", "row_of", "size_of", "usage_of"]
 
 Row = dict[str, Any]
 
@@ -48,7 +48,7 @@ def row_of(record: Record) -> Row:
         "total_ms": record.total_ms,
         "chunks": record.chunks,
         "characters": record.characters,
-        **_usage(record.usage or {}),
+        **usage_of(record.usage or {}),
         "is_estimate": record.is_estimate,
         "context": _text(autotune.get("detected_context") if isinstance(autotune, Mapping) else None, 32),
         "error_code": _text(record.error_code, 64),
@@ -66,7 +66,7 @@ def size_of(row: Row) -> int:
     return _ROW_BYTES + len(row["pipeline"]) + len(row["attempts"]) + len(row["params_used"])
 
 
-def _usage(usage: Mapping[str, Any]) -> Row:
+def usage_of(usage: Mapping[str, Any]) -> Row:
     """Give the figures of a usage object; zero is zero, and what is missing is null."""
     return {
         "prompt_tokens": _whole(usage.get("prompt_tokens")),

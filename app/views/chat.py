@@ -89,7 +89,7 @@ class _ChatCompletions:
             own_key=key.own,
             peer=Peer(request.environ),
             on_end=place.leave,
-            on_close=gateway.leave,
+            on_close=lambda: _left(gateway, record, key),
         )
 
     def _answer(self, stream: Stream, record: Record) -> Response:
@@ -102,6 +102,11 @@ class _ChatCompletions:
             if stream.error is not None and not stream.has_begun:
                 return _refuse(stream, record)
         return event_response(EventBody(stream))
+
+
+def _left(gateway: Gateway, record: Record, key: UpstreamKey) -> None:
+    gateway.leave()
+    gateway.settle(record, key)
 
 
 def _whole(stream: Stream, record: Record) -> Response:
