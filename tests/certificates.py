@@ -23,11 +23,11 @@ class Certificate(NamedTuple):
         return context
 
 
-def make_certificate(directory: Path) -> Certificate:
-    """Make a certificate for 127.0.0.1 and localhost, valid for two days; it is its own authority."""
+def make_certificate(directory: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> Certificate:
+    """Make a certificate for 127.0.0.1 and localhost, or other *names*, valid for two days; it is its own authority."""
     made = Certificate(directory / "certificate.pem", directory / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName={names}"]
     command += ["-keyout", str(made.key), "-out", str(made.certificate)]
     subprocess.run(command, check=True, capture_output=True)
     return made

@@ -219,6 +219,27 @@ def test_a_file_that_comes_back_as_it_was_is_no_failure_any_more(path: Path, tmp
     assert ring.failure is None
 
 
+@pytest.mark.usefixtures("always_looks")
+def test_a_file_that_may_not_be_read_keeps_the_old_keys(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And is read as soon as it may be, though nothing else of it has changed."""
+    ring = KeyRing(path=str(path))
+    replace(path, TWO)
+    with monkeypatch.context() as patched:
+
+        def refuse(self: Path) -> bytes:
+            raise PermissionError(13, "Permission denied")
+
+        patched.setattr(Path, "read_bytes", refuse)
+        assert ring.find(digest("first")) is not None
+        assert ring.find(digest("second")) is None
+        assert f"SLUICE_API_KEYS_FILE: {path}: Permission denied" == ring.failure
+    assert ring.find(digest("second")) is not None
+    assert ring.failure is None
+    assert 1 == caplog.text.count("Permission denied")
+
+
 def test_the_file_is_looked_at_about_once_a_second(path: Path) -> None:
     """Not at every request."""
     ring = KeyRing(path=str(path))

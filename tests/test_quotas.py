@@ -110,6 +110,16 @@ def test_callers_who_stay_away_are_forgotten() -> None:
     assert len(counted._limiter.storage.events) <= 1  # type: ignore[attr-defined]
 
 
+def test_a_clock_that_is_put_back_locks_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window would otherwise last an hour longer."""
+    counted, real = Rates(), time.time
+    counted.count("a", rates("1/minute"))
+    monkeypatch.setattr(time, "time", lambda: real() - 3600)
+    counted.count("a", rates("1/minute"))
+    with pytest.raises(RateLimited):
+        counted.count("a", rates("1/minute"))
+
+
 def test_two_hundred_at_once_at_the_limit() -> None:
     """Neither one more nor one less than may."""
     counted, passed = Rates(), []

@@ -21,6 +21,8 @@ __all__ = ["Rates", "Standing", "read_rates"]
 _PATIENCE = 60
 """Longest Retry-After in seconds that client libraries wait for; they would try again at once after a longer one."""
 _PURGE_EACH = 16
+_STEP = 1.0
+"""Seconds by which a clock is put back, and does not merely drift."""
 
 
 class Standing(NamedTuple):
@@ -53,6 +55,7 @@ class Rates:
     def __init__(self, shared: Shared | None = None) -> None:
         self._shared = shared
         self._lock = threading.Lock()
+        self._offset = -math.inf  # of the clock to the monotonic one, when last looked at
         self._seen: OrderedDict[str, tuple[float, tuple[RateLimitItem, ...]]] = OrderedDict()
 
     @cached_property
@@ -91,8 +94,12 @@ class Rates:
 
     def _forget(self, subject: str, rates: tuple[RateLimitItem, ...]) -> None:
         """Let go of callers whose windows are over, a few at a time: the library keeps their names."""
-        now = time.monotonic()
+        now, offset = time.monotonic(), time.time() - time.monotonic()
         with self._lock:
+            if offset < self._offset - _STEP:
+                # The clock was put back: windows would last longer by that, and lock callers out.
+                self._limiter.storage.reset()
+            self._offset = offset
             self._seen[subject] = (now + rates[-1].get_expiry(), rates)
             self._seen.move_to_end(subject)
             for _ in range(_PURGE_EACH):
