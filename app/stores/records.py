@@ -112,7 +112,8 @@ class RecordTable:
             change = update(records).where(records.c.record_id == record_id)
             connection.execute(change.values(is_estimate=False, **known))
             if row["is_counted"]:
-                correct(connection, dict(row), {name: (known.get(name) or 0) - (row[name] or 0) for name in AMOUNTS})
+                changes = {name: known[name] - (row[name] or 0) for name in AMOUNTS if name in known}
+                correct(connection, row, changes)
             return True
 
         return self._store.write(work)

@@ -24,6 +24,8 @@ AMOUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "cost")
 """What may be estimated at first."""
 _TIMES = ("first_chunk_ms", "total_ms")
 _AMOUNTS = (*COUNTED, "cost")
+_ONE, _NONE = '[{"status":200}]', "[]"
+_CHANGED = '"changed":true'
 _STEP = 200
 """Rows that one statement locks: SQLite takes so many parameters."""
 
@@ -42,8 +44,8 @@ class Figures:
         """Add one record."""
         amounts = self.amounts
         amounts["requests"] += 1
-        amounts["retries"] += max(len(_loaded(row["attempts"])) - 1, 0)
-        amounts["stm_changed"] += _is_changed(_loaded(row["pipeline"]))
+        amounts["retries"] += _retries(row["attempts"])
+        amounts["stm_changed"] += _is_changed(row["pipeline"])
         for name in AMOUNTS:
             amounts[name] += row[name] or 0
         for name in TALLIES:
@@ -74,8 +76,10 @@ def count(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
         _write(connection, [(key, added[key]) for key in keys])
 
 
-def correct(connection: Connection, row: Mapping[str, Any], changes: Mapping[str, float]) -> None:
+def correct(connection: Connection, row: Mapping[Any, Any], changes: Mapping[str, float]) -> None:
     """Add *changes* to the figures in which the record *row* is counted, inside the caller's transaction."""
+    if not changes:
+        return
     moment, model = int(row["created_at"]), row["served_model"] or row["requested_model"] or ""
     for span in (HOUR, DAY):
         columns = periods.c
@@ -134,10 +138,20 @@ def _write(connection: Connection, figures: list[tuple[Key, Figures]]) -> None:
     connection.execute(statement, rows)
 
 
-def _loaded(value: Any) -> Any:
-    return wire.loads(value.encode()) if isinstance(value, str) else value
+def _retries(attempts: Any) -> int:
+    """Count the attempts after the first; *attempts* is a list, or that as JSON."""
+    if attempts in (_ONE, _NONE):
+        return 0
+    return max(len(_loaded(attempts)) - 1, 0)
 
 
 def _is_changed(pipeline: Any) -> int:
-    stm = pipeline.get("stm") if isinstance(pipeline, dict) else None
+    if isinstance(pipeline, str) and _CHANGED not in pipeline:
+        return 0
+    found = _loaded(pipeline)
+    stm = found.get("stm") if isinstance(found, dict) else None
     return int(isinstance(stm, dict) and stm.get("changed") is True)
+
+
+def _loaded(value: Any) -> Any:
+    return wire.loads(value.encode()) if isinstance(value, str) else value

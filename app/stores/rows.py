@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from .. import wire
 from ..record import Record
 
@@ -89,6 +91,8 @@ def _text(value: Any, most: int = _TEXT) -> str | None:
     """Give text without what a database refuses (half a surrogate pair, NUL), clipped."""
     if not isinstance(value, str):
         return None
+    if value.isascii() and len(value) <= most and value.isprintable():
+        return value
     return value[:most].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
@@ -98,7 +102,12 @@ def _figure(value: Any) -> Any:
 
 
 def _json(value: Any) -> Json:
-    text = wire.dumps(_kept(value)).decode()
+    try:
+        text = orjson.dumps(value).decode()  # refuses most of what a database refuses
+    except TypeError:
+        text = ""
+    if not text or "\\u0000" in text:
+        text = wire.dumps(_kept(value)).decode()
     return Json(text if len(text) <= _JSON_BYTES else wire.dumps({"left_out_bytes": len(text)}).decode())
 
 
