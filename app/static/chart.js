@@ -2,8 +2,10 @@
 
 import uPlot from "./vendor/uplot/uPlot.esm.js";
 import { byId } from "./element.js";
+import { compact } from "./numbers.js";
 
 const HEIGHT = 180;
+const STEPS = [1, 2, 5].flatMap((digit) => [...Array(9).keys()].map((zeros) => digit * 10 ** zeros)).sort((one, other) => one - other);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 /** The value of a colour of base.css. */
@@ -13,13 +15,15 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 export class Chart {
   #place;
   #options;
+  #height;
   #plot = null;
   #data = null;
   #shape = null;
 
-  constructor(id, options) {
+  constructor(id, options, height = HEIGHT) {
     this.#place = byId(id);
     this.#options = options;
+    this.#height = height;
     new ResizeObserver(() => this.#plot?.setSize(this.#size())).observe(this.#place);
     dark.addEventListener("change", () => { this.#shape = null; if (this.#data) this.show(this.#data, this.more); });
   }
@@ -39,7 +43,7 @@ export class Chart {
   }
 
   #size() {
-    return { width: Math.max(this.#place.clientWidth, 120), height: HEIGHT };
+    return { width: Math.max(this.#place.clientWidth, 120), height: this.#height };
   }
 }
 
@@ -69,7 +73,7 @@ export const timeAxis = (colour) => axis(colour, {
 
 /** An axis of counts: from 0, whole numbers, no room wasted. */
 export const countAxis = (colour) =>
-  axis(colour, { size: 44, space: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 100_000, 1_000_000] });
+  axis(colour, { size: 44, space: 36, incrs: STEPS, values: (_plot, splits) => splits.map(compact) });
 
 /** A scale from 0 to a little above the highest count. */
 export const countScale = { range: (_plot, _low, high) => [0, Math.max(high * 1.05, 1)] };

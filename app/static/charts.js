@@ -24,7 +24,7 @@ export class EndingsChart {
         paths: bars({ size: [0.82, 64], align: 1 }),
         value: (_plot, _raw, _series, index) => count(index === null ? sum(this.#counts.map((row) => row[place])) : this.#counts[index][place]),
       })).reverse()],
-  }));
+  }), 192);
 
   /** *rows* are [start, counts by group], one for each span from *since* to *until*. */
   show(rows, since, until) {
@@ -77,4 +77,4 @@ const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const spoken = (seconds) => (seconds < 1 ? `${+(seconds * 1000).toFixed(1)}ms` : `${seconds}s`);
 
 /** Leave out every other label where there are many. */
-const thinned = (labels) => labels.map((label, place) => (labels.length < 9 || place % 2 === 0 ? label : ""));
+const thinned = (labels) => labels.map((label, place) => (labels.length < 8 || place % 2 === 0 ? label : ""));

@@ -1,5 +1,6 @@
 /** The dashboard: asks the record and the metrics again and again, and shows what they say. */
 
+import { bar } from "./bar.js";
 import { EndingsChart, FlightChart, SpreadChart } from "./charts.js";
 import { byId, element } from "./element.js";
 import { byGroup, GROUPS, wordsOf } from "./ending.js";
@@ -107,7 +108,7 @@ function showAttempts(outcomes) {
   const all = sorted.reduce((sum, [, amount]) => sum + amount, 0);
   byId("attempts-empty").hidden = all > 0;
   byId("attempts").replaceChildren(...sorted.map(([outcome, amount]) => element("li", {},
-    element("span", {}, wordsOf(outcome)), element("meter", { min: 0, max: all, value: amount, ariaLabel: `${outcome}: ${count(amount)} of ${count(all)}` }), element("span", { className: "number" }, count(amount)))));
+    element("span", {}, wordsOf(outcome)), bar(amount / all), element("span", { className: "number" }, count(amount)))));
 }
 
 function queueWords(metrics) {
@@ -124,7 +125,7 @@ async function showRecord() {
     failed("record", null);
     showTotals(models.totals);
     showModels(models.data);
-    endings.show(rows, span.starts[0], span.until);
+    endings.show(rows, span.starts[0], span.starts.at(-1) + span.step);
     byId("updated").textContent = `Totals since ${clock(models.since, span)}, brought up to date at ${clock(Date.now() / 1000)}`;
   } catch (error) {
     failed("record", error);

@@ -1,5 +1,6 @@
 /** Tokens, cost, times and success by model. */
 
+import { bar } from "./bar.js";
 import { byId, element } from "./element.js";
 import { compact, count, dollars, duration, percent } from "./numbers.js";
 
@@ -16,7 +17,7 @@ export function showModels(rows) {
     number(duration(row.first_chunk_ms.p50)),
     number(duration(row.first_chunk_ms.p95)),
     number(`${compact(row.prompt_tokens)} / ${compact(row.completion_tokens)}`),
-    element("td", { className: "bar-cell" }, element("meter", { min: 0, max: most, value: row.total_tokens, ariaLabel: `${count(row.total_tokens)} tokens` })),
+    element("td", { className: "bar-cell" }, bar(row.total_tokens / most)),
     number(dollars(row.cost)))));
 }
 
