@@ -61,6 +61,7 @@ _PARAMS = (
 )
 _END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _TAIL_SECONDS = 1.0
+_BESIDE = ("reasoning", "reasoning_content", "refusal")
 _CHARACTERS_PER_TOKEN = 4  # what upstream did not count is estimated
 
 
@@ -76,6 +77,17 @@ class Upstream(Protocol):
 
 def _says_something(choices: list[Chunk]) -> bool:
     return any(value for choice in choices for key, value in choice["delta"].items() if key != "role")
+
+
+def _characters_beside(delta: Chunk) -> int:
+    """Count what a model generates, and is paid for, beside the content: reasoning, a refusal, tool arguments."""
+    found = sum(len(delta[name]) for name in _BESIDE if isinstance(delta.get(name), str))
+    calls = delta.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        found += len(arguments) if isinstance(arguments, str) else 0
+    return found
 
 
 def _id_of(response: Response) -> str | None:
@@ -137,6 +149,7 @@ class Stream:
         """Set when the first chunk that says something, or the ending, is in the mailbox."""
         self._on_end, self._on_close = on_end, on_close
         self._ends: list[Chunk] = []
+        self._beside = 0
         self._offered_id: str | None = None  # upstream's id of the answer, before its first chunk has told it
         self._lock = threading.Lock()
         self._is_open = False  # upstream has answered: the ending is the reader's to write
@@ -383,6 +396,8 @@ class Stream:
             text = choice["delta"].get("content")
             if isinstance(text, str):
                 record.characters += len(text)
+            if len(choice["delta"]) > 1:
+                self._beside += _characters_beside(choice["delta"])
         self.sink.chunk(chunk)
         if record.first_chunk_ms is None and _says_something(choices):
             record.first_chunk_ms = record.elapsed_ms()
@@ -491,8 +506,9 @@ class Stream:
         record.params_used, record.attempts = facts["params_used"], facts["attempts"]
         record.pipeline = {name: _without_words(note) for name, note in facts["pipeline"].items()}
         record.usage = chunks.usage
-        if chunks.usage is None and record.characters:
-            record.usage = {"completion_tokens": math.ceil(record.characters / _CHARACTERS_PER_TOKEN)}
+        generated = record.characters + self._beside
+        if chunks.usage is None and generated:
+            record.usage = {"completion_tokens": math.ceil(generated / _CHARACTERS_PER_TOKEN)}
             record.is_estimate = True
         if error is None:
             first = chunks.finishes.get(min(chunks.finishes, default=0), "stop")
