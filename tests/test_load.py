@@ -9,11 +9,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import create_engine, func, select, text
+from sqlalchemy.pool import NullPool
 
 from app.demo import DemoUpstream
 from app.stores import Store
@@ -33,7 +35,9 @@ def load_upstream() -> Iterator[DemoUpstream]:
         yield server
 
 
-def gateway_for(upstream: DemoUpstream, database_url: str, **environ: str) -> GunicornGateway:
+def gateway_for(
+    upstream: DemoUpstream, database_url: str, app: str = "wsgi:app", **environ: str | None
+) -> GunicornGateway:
     """Make a gateway with four workers."""
     return GunicornGateway(
         {
@@ -47,7 +51,8 @@ def gateway_for(upstream: DemoUpstream, database_url: str, **environ: str) -> Gu
             "SLUICE_GRACEFUL_TIMEOUT": "4",
             "WEB_CONCURRENCY": "4",
             **environ,
-        }
+        },
+        app=app,
     )
 
 
@@ -213,3 +218,42 @@ def test_a_request_without_room_is_recorded(load_upstream: DemoUpstream, tmp_pat
     found = Counter(tuple(row) for row in store.read(lambda connection: connection.execute(query).all()))
     store.close()
     assert {("draining", 200, "draining"): 2, ("rejected", 503, "overloaded"): 1} == found
+
+
+def test_a_worker_ticks_on_whatever_its_database_does(load_upstream: DemoUpstream, database_url: str) -> None:
+    """While it is locked, while it thinks, and while statistics are read, streams are served."""
+    environ = {"WEB_CONCURRENCY": "1", "SLUICE_API_KEYS": None, "SLUICE_METADATA_KEY": None, "SLUICE_OPEN": "on"}
+    with gateway_for(load_upstream, database_url, app="tests.ticking:app", **environ) as gateway:
+
+        def asked(path: str) -> Any:
+            with request("GET", f"{gateway.url}{path}", timeout=30) as response:
+                assert 200 == response.status
+                return response.json()
+
+        load = Load(gateway.url, threads=2)
+        load.start()
+        wait_until(lambda: len(load.asked) > 10, 30)
+        asked("/slip")
+        with locked(database_url):
+            before = len(load.asked)
+            wait_until(lambda: len(load.asked) > before + 20, 30)
+        took = asked("/query")["seconds"]
+        asked("/v1/metadata/stats?by=model,period")
+        slip = asked("/slip")["ms"]
+        load.stop()
+
+    assert took > 0.3
+    # NOTE: the benchmark holds it to 100 ms; on a machine that is busy with other tests a tick is late by itself.
+    assert slip < took * 1000
+    assert slip < 700
+
+
+@contextmanager
+def locked(database_url: str) -> Iterator[None]:
+    """Hold the lock that keeps others from writing."""
+    engine = create_engine(database_url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
+    with engine.connect() as connection:
+        statement = "LOCK TABLE sluice_records" if engine.dialect.name == "postgresql" else "BEGIN EXCLUSIVE"
+        connection.execute(text(statement))
+        yield
+        connection.rollback()

@@ -1,0 +1,71 @@
+"""The application with a ticker in its worker: how long streams could not go on while databases kept others waiting.
+
+``GET /slip`` gives the longest delay of a tick, in milliseconds, since it was asked last; ``GET /query`` runs a
+question of about a second on the record's database.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from flask import Flask, jsonify
+from flask.typing import ResponseReturnValue
+from sqlalchemy import Connection, text
+
+from app import create_app
+from app.gateway import Gateway
+
+PERIOD = 0.1
+_SECOND = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000000) SELECT sum(i) FROM n",
+    "postgresql": "SELECT pg_sleep(1)",
+}
+
+
+class Ticker:
+    """Ticks in a thread, which is a greenlet where gevent has patched, and notes by how much it was late."""
+
+    def __init__(self) -> None:
+        self.latest = 0.0
+        self._is_running = False
+
+    def start(self) -> None:
+        """Begin, in the worker; the second time nothing."""
+        if not self._is_running:
+            self._is_running = True
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            due = time.monotonic() + PERIOD
+            time.sleep(PERIOD)
+            self.latest = max(self.latest, time.monotonic() - due)
+
+
+def make_app() -> Flask:
+    """Make the application."""
+    app, ticker = create_app(), Ticker()
+    gateway: Gateway = app.extensions["sluice"]["sluice"]
+
+    @app.get("/slip")
+    def slip() -> ResponseReturnValue:
+        ticker.start()
+        found, ticker.latest = ticker.latest, 0.0
+        return jsonify(ms=round(found * 1000, 1))
+
+    @app.get("/query")
+    def query() -> ResponseReturnValue:
+        store = gateway.events._store
+        began = time.monotonic()
+
+        def work(connection: Connection) -> None:
+            connection.execute(text(_SECOND[store.kind])).scalar()
+
+        store.read(work)
+        return jsonify(seconds=round(time.monotonic() - began, 2))
+
+    return app
+
+
+app = make_app()
