@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types check budgets bench fit clean
+.PHONY: run test lint types check docs budgets bench fit clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m app serve
@@ -19,6 +19,10 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check: lint types test
+
+# The documentation as a site, in site/.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 budgets: $(VENV)/.dev
 	$(BIN)/python benchmarks/budgets.py
