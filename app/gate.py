@@ -46,7 +46,8 @@ class Gate:
     def __init__(self, settings: Settings, authenticate: Authenticate | None = None) -> None:
         self._settings = settings
         self._authenticate = authenticate
-        self.keys = KeyRing(settings.api_keys, settings.api_keys_file)
+        # With a host's own check nobody asks for keys: neither are they read nor their file watched.
+        self.keys = KeyRing() if authenticate else KeyRing(settings.api_keys, settings.api_keys_file)
         self._hosts = _LOCAL | {host.lower() for host in settings.allowed_hosts}
         if not (authenticate or self.keys.is_used or settings.open):
             raise ConfigurationError(

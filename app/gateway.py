@@ -82,7 +82,7 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self.gate = Gate(settings, authenticate)
-        self.quotas = Quotas(settings)
+        self.quotas = Quotas(settings, own_limits=self.gate.keys.is_limited)
         self.upstream = UpstreamClient(settings)
         self.models = ModelList(self.upstream, settings.models_ttl)
         self.pipeline = Pipeline([*shipped_stages.shipped(settings), *stages] if settings.pipeline else ())

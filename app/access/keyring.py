@@ -56,6 +56,11 @@ class KeyRing:
         """Whether keys are asked for at all; a file without keys lets nobody in."""
         return bool(self._path or self._keys)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether a key has a rate or a number of streams of its own."""
+        return any(key.rates or key.streams for key in self._keys.values())
+
     def find(self, digest: str) -> Key | None:
         """Give the key with this SHA-256, hex."""
         if self._watched_in != os.getpid():

@@ -59,12 +59,13 @@ class Quotas:
 
     Args:
         settings: the limits of everyone; a key's own go over them.
+        own_limits: whether keys have any.
 
     Raises:
         ConfigurationError: a limit is unreadable.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, own_limits: bool = False) -> None:
         self._settings = settings
         self._rate = read_rates(settings.rate_limit, "SLUICE_RATE_LIMIT") if settings.rate_limit else ()
         self._shared = open_shared(settings.limit_storage)
@@ -72,11 +73,8 @@ class Quotas:
         self._leases = MemoryLeases() if self._shared is None else SharedLeases(self._shared)
         self._budgets: Budgets | None = None
         self._has_warned = False
-        if self._shared is None and (settings.rate_limit or settings.streams_per_key):
-            log.warning(
-                "SLUICE_RATE_LIMIT and SLUICE_STREAMS_PER_KEY count in each worker alone;"
-                " SLUICE_LIMIT_STORAGE=redis://... makes them one count"
-            )
+        if self._shared is None and (settings.rate_limit or settings.streams_per_key or own_limits):
+            log.warning("limits count in each worker alone: SLUICE_LIMIT_STORAGE=redis://... makes them one count")
 
     @property
     def is_away(self) -> bool:
