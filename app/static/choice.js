@@ -12,12 +12,13 @@ export class ChoiceView {
   #markdown = new Markdown(this.#text);
   #tools = element("div", { className: "tools" });
   #images = element("div", { className: "images" });
+  #sources = element("ul", { className: "sources" });
   #correction = element("div");
-  #shown = { reasoning: 0, tools: "", images: 0 };
+  #shown = { reasoning: 0, tools: "", images: 0, sources: 0 };
 
   constructor(label) {
     this.root = element("div", { className: "choice" }, label && element("h3", { className: "choice-label" }, label),
-      this.#thinking, this.#text, this.#tools, this.#images, this.#correction);
+      this.#thinking, this.#text, this.#tools, this.#images, this.#sources, this.#correction);
   }
 
   /** Show what is new; false when some of it has to wait for another frame. */
@@ -26,6 +27,8 @@ export class ChoiceView {
     this.#updateTools(choice.tools);
     for (const url of choice.images.slice(this.#shown.images)) this.#images.append(picture(url));
     this.#shown.images = choice.images.length;
+    for (const source of choice.sources.slice(this.#shown.sources)) this.#sources.append(element("li", {}, outside(source.url, source.title)));
+    this.#shown.sources = choice.sources.length;
     const text = choice.text + choice.refusal;
     if (!isOver) return this.#markdown.grow(text);
     this.#markdown.finish(text);
@@ -70,8 +73,13 @@ export class ChoiceView {
 /** A picture that came with the answer itself; one of elsewhere is a link, so that nothing is fetched unasked. */
 function picture(url) {
   if (/^data:image\/(?:png|jpeg|gif|webp);/.test(url)) return element("img", { src: url, alt: "Picture in the answer" });
-  const isLink = /^https?:/i.test(url);
-  return isLink ? element("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, url) : element("span", {}, "A picture that cannot be shown");
+  return outside(url, url || "A picture that cannot be shown");
+}
+
+/** A link to elsewhere; text where the address is none that a browser should follow. */
+function outside(url, text) {
+  if (!/^https?:/i.test(url)) return element("span", {}, text ?? url);
+  return element("a", { href: url, target: "_blank", rel: "noopener noreferrer nofollow" }, text || url);
 }
 
 function indented(text) {

@@ -6,7 +6,7 @@ import { readEvents } from "./sse.js";
 
 /** One choice of an answer, as far as it has come. */
 function newChoice() {
-  return { text: "", reasoning: "", refusal: "", tools: [], images: [], corrected: null, finish: null };
+  return { text: "", reasoning: "", refusal: "", tools: [], images: [], sources: [], corrected: null, finish: null };
 }
 
 export class Completion {
@@ -116,6 +116,7 @@ export class Completion {
     if (delta.refusal) choice.refusal += delta.refusal;
     for (const fragment of delta.tool_calls ?? []) addTool(choice.tools, fragment);
     for (const image of delta.images ?? []) choice.images.push(image.image_url?.url ?? "");
+    for (const { url_citation: source } of delta.annotations ?? []) if (source?.url) choice.sources.push(source);
     if (finish) choice.finish = finish;
   }
 
@@ -154,6 +155,7 @@ export class Completion {
   static from(kept) {
     const found = Object.assign(new Completion(kept.request), kept);
     found.failure = kept.failure && new Failure(kept.failure);
+    if (!found.isOver) Object.assign(found, { state: "stopped", failure: Failure.ofStop() }); // the page was left meanwhile
     return found;
   }
 }

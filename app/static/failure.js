@@ -15,7 +15,7 @@ const ADVICE = {
   draining: "The gateway is restarting. Try again in a moment.",
   store_unavailable: "The record's database cannot be asked: look at SLUICE_DATABASE_URL.",
   unreachable: "Is the gateway still running? Check its terminal, then try again.",
-  broken: "The connection to the gateway ended in the middle. What had come is above.",
+  broken: "What had come is above. Look at the gateway's log, then try again.",
 };
 
 /** By the HTTP status, where the code says nothing to us. */
@@ -62,8 +62,13 @@ export class Failure extends Error {
   /** Of what fetch threw. */
   static ofException(error) {
     if (error instanceof Failure) return error;
-    if (error.name === "AbortError") return new Failure({ message: "Stopped", code: "stopped" });
+    if (error.name === "AbortError") return Failure.ofStop();
     return new Failure({ message: "The gateway cannot be reached", code: "unreachable" });
+  }
+
+  /** Of an answer that the person did not want to the end. */
+  static ofStop() {
+    return new Failure({ message: "Stopped", code: "stopped" });
   }
 
   /** Of a body that ended before it was over. */

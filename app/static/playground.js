@@ -196,6 +196,12 @@ function listen() {
   byId("turns").addEventListener("click", ({ target }) => {
     if (target.matches("[data-copy]")) copyText(target.closest(".code").querySelector("code").textContent, target);
   });
+  for (const leaving of ["beforeunload", "pagehide"]) { // not every browser tells both, and one of them cuts fetches before the second
+    addEventListener(leaving, () => {
+      running?.stop();
+      history.keep();
+    });
+  }
   byId("scroller").addEventListener("scroll", ({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
     if (scrollHeight - scrollTop - clientHeight < 48) isAtEnd = true;
     else if (scrollTop < lastTop) isAtEnd = false; // only a person scrolls up

@@ -17,7 +17,9 @@ export class Session extends EventTarget {
   }
 
   headers() {
-    return this.key ? { Authorization: `Bearer ${this.key}` } : {};
+    if (!this.key) return {};
+    const bytes = new TextEncoder().encode(this.key); // a header takes bytes only, and a key may be any text
+    return { Authorization: `Bearer ${String.fromCharCode(...bytes)}` };
   }
 
   signOut() {

@@ -30,8 +30,10 @@ OpenPage = Callable[..., Page]
 def browser() -> Iterator[Browser]:
     """Give the system's Chromium."""
     with sync_playwright() as playwright:
-        # --no-sandbox: as root, as in most containers, Chromium does not start with one.
-        launched = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        # As root, as in most containers, Chromium does not start with a sandbox, and /dev/shm may be too small for it.
+        launched = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield launched
         launched.close()
 

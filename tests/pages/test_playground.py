@@ -6,11 +6,14 @@ import json
 import re
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from flask import Flask
 from playwright.sync_api import Page, expect
 
+from app import create_blueprint
 from app.demo import DemoUpstream
 from app.demo.exchange import Exchange
 from tests.conftest import Served
@@ -64,14 +67,20 @@ def test_the_first_token_is_shown_before_upstream_has_finished(open_page: OpenPa
     assert "open" == exchange.outcome
 
 
-def test_stop_closes_upstream_within_a_second(open_page: OpenPage, upstream: DemoUpstream) -> None:
+@pytest.mark.parametrize(("delivery", "shown"), [("stream", "Some words"), ("whole", "")])
+def test_stop_closes_upstream_within_a_second(
+    open_page: OpenPage, upstream: DemoUpstream, delivery: str, shown: str
+) -> None:
     """What had come stays, and the page says who ended it."""
     page = open_page()
+    page.check(f'[name="delivery"][value="{delivery}"]', force=True)
     exchange = ask(page, upstream, {"text": "Some words"}, {"silence": True})
-    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    if shown:
+        expect(page.locator(".answer .markdown")).to_have_text(shown)
     page.click("#stop")
     assert exchange.closed.wait(1)
-    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    if shown:
+        expect(page.locator(".answer .markdown")).to_have_text(shown)
     expect(page.locator(".callout.stopped")).to_contain_text("You stopped this answer")
 
 
@@ -142,13 +151,15 @@ def test_reasoning_tool_calls_and_pictures_stand_apart(open_page: OpenPage, upst
     """They are no part of the answer's text."""
     page = open_page()
     call = {"name": "lookup", "arguments": '{"word": "sluice"}'}
-    ask(page, upstream, {"reasoning": "I look it up."}, {"text": "One moment."}, {"tool_call": call}, {"image": 64})
+    steps: list[Any] = [{"reasoning": "I look it up."}, {"text": "One moment."}, {"tool_call": call}, {"image": 64}]
+    ask(page, upstream, *steps, {"annotations": 2})
     wait_for_the_end(page)
     expect(page.locator(".answer .markdown")).to_have_text("One moment.")
     expect(page.locator(".answer .reasoning")).to_contain_text("I look it up.")
     expect(page.locator(".answer .tool h3")).to_have_text("Tool call lookup")
     expect(page.locator(".answer .tool pre")).to_contain_text('"word": "sluice"')
     expect(page.locator(".answer .images img")).to_have_count(1)
+    expect(page.locator(".answer .sources a")).to_have_count(2)
 
 
 def test_every_option_reaches_the_gateway(open_page: OpenPage, upstream: DemoUpstream) -> None:
@@ -204,6 +215,37 @@ def test_a_conversation_goes_on_is_kept_and_can_be_left(open_page: OpenPage, ups
     page.click("text=Regenerate >> visible=true")
     expect(page.locator(".answer .markdown").last).to_have_text("Yes, really.")
     assert said == [(m["role"], m["content"]) for m in upstream.requests[-1].body["messages"]]
+
+
+def test_a_page_that_is_left_in_the_middle_keeps_what_had_come(open_page: OpenPage, upstream: DemoUpstream) -> None:
+    """A reload ends the answer upstream, and shows it as far as it came."""
+    page = open_page()
+    exchange = ask(page, upstream, {"text": "Some words"}, {"silence": True})
+    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    page.reload()
+    assert exchange.closed.wait(1)
+    expect(page.locator(".answer .markdown")).to_have_text("Some words")
+    expect(page.locator(".callout.stopped")).to_be_visible()
+
+
+def test_a_blueprint_of_a_host_has_the_pages_below_its_prefix(
+    open_page: OpenPage, upstream: DemoUpstream, tmp_path: Path
+) -> None:
+    """Every address is relative: the page asks the gateway it came from."""
+    settings = {"SLUICE_OPEN": "on", "OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": upstream.base_url}
+    app = Flask("host", static_folder=None)
+    settings["SLUICE_DATABASE_URL"] = f"sqlite:///{tmp_path}/records.db"
+    app.register_blueprint(create_blueprint(settings, url_prefix="/ai", extras=["pages", "metrics"]))
+    served = Served(app, [])
+    try:
+        page = open_page("/ai/", url=served.url)
+        ask(page, upstream, {"text": "From below."})
+        expect(page.locator(".answer .markdown")).to_have_text("From below.")
+        page.click("text=Dashboard")
+        expect(page.locator("#events-rows tr")).to_have_count(1)
+        expect(page.locator("#trouble")).to_be_hidden()
+    finally:
+        served.stop()
 
 
 def test_a_rating_is_sent_and_shown(open_page: OpenPage, upstream: DemoUpstream) -> None:
@@ -342,21 +384,21 @@ def test_a_key_is_asked_for_and_kept_to_the_tab(
     open_page: OpenPage, serve: Callable[..., Served], upstream: DemoUpstream
 ) -> None:
     """A wrong key is told, the right one opens the page, and it shows up in no address and no other tab."""
-    served = serve(SLUICE_OPEN="off", SLUICE_API_KEYS="ann:right-key")
+    served = serve(SLUICE_OPEN="off", SLUICE_API_KEYS="ann:rïght-key🔑")
     page = open_page(url=served.url)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.fill("#sign-in-key", "wrong-key")
     page.press("#sign-in-key", "Enter")
     expect(page.locator("#sign-in-problem")).to_have_text("That key was not accepted.")
-    page.fill("#sign-in-key", "right-key")
+    page.fill("#sign-in-key", "rïght-key🔑")
     page.press("#sign-in-key", "Enter")
     expect(page.locator("#sign")).to_have_text("Sign out")
     ask(page, upstream, {"text": "Welcome."})
     expect(page.locator(".answer .markdown")).to_have_text("Welcome.")
     assert "ann" == served.record().key_label
     assert [] == [address for address in [*asked, page.url] if "key" in address]
-    assert "right-key" == page.evaluate("sessionStorage.getItem('sluice.key')")
+    assert "rïght-key🔑" == page.evaluate("sessionStorage.getItem('sluice.key')")
     assert 0 == page.evaluate("localStorage.length")
     page.click("#sign")
     expect(page.locator("#sign")).to_have_text("Sign in")
