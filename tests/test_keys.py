@@ -377,6 +377,23 @@ def test_a_refusal_is_recorded_with_its_label(serve: Callable[..., Served], path
     )
 
 
+def test_the_model_list_is_what_the_key_may_use(serve: Callable[..., Served], path: Path) -> None:
+    """A client that lets its user choose offers nothing that would be refused."""
+    path.write_text(ONE + 'models = ["demo/e*"]\n' + TWO)
+    served = serve(SLUICE_OPEN="off", SLUICE_API_KEYS_FILE=str(path))
+
+    def get(place: str, key: str) -> tuple[int, Any]:
+        with request("GET", f"{served.url}/v1/models{place}", headers={"Authorization": f"Bearer {key}"}) as answer:
+            return answer.status, answer.json()
+
+    ids = {key: [model["id"] for model in get("", key)[1]["data"]] for key in ("first", "second", "first")}
+    assert ["demo/echo"] == ids["first"]
+    assert {"demo/echo", "demo/story"} <= set(ids["second"])
+    assert (200, 200) == (get("/demo/echo", "first")[0], get("/demo/story", "second")[0])
+    status, body = get("/demo/story", "first")
+    assert (403, "model_not_allowed") == (status, body["error"]["code"])
+
+
 def test_a_key_is_revoked_in_every_worker_without_a_restart(path: Path, upstream: Any) -> None:
     """Two workers under gunicorn: within seconds none takes the old key, all take the new one, and a broken file
     changes nothing but what /v1/ready and the log say."""

@@ -71,7 +71,7 @@ def read_entries(entries: Iterable[str]) -> list[Key]:
         is_hash = key.startswith("sha256:")
         digest = _digest(key.removeprefix("sha256:"), label, where) if is_hash else _hash(key, label, where)
         hashes.setdefault(label, []).append(digest)
-    return [Key(label, tuple(found)) for label, found in hashes.items()]
+    return [Key(label, tuple(dict.fromkeys(found))) for label, found in hashes.items()]
 
 
 def read_file(data: bytes) -> list[Key]:

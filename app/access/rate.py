@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from limits import RateLimitItem, parse_many
@@ -21,6 +20,8 @@ __all__ = ["Rates", "Standing", "read_rates"]
 _PATIENCE = 60
 """Longest Retry-After in seconds that client libraries wait for; they would try again at once after a longer one."""
 _PURGE_EACH = 16
+_OURS = "sluice"
+"""Begins our names in a Redis that others may use as well."""
 _STEP = 1.0
 """Seconds by which a clock is put back, and does not merely drift."""
 
@@ -54,18 +55,25 @@ class Rates:
 
     def __init__(self, shared: Shared | None = None) -> None:
         self._shared = shared
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._made: MovingWindowRateLimiter | None = None
         self._offset = -math.inf  # of the clock to the monotonic one, when last looked at
         self._seen: OrderedDict[str, tuple[float, tuple[RateLimitItem, ...]]] = OrderedDict()
 
-    @cached_property
+    @property
     def _limiter(self) -> MovingWindowRateLimiter:
         # Made when it is first used: in memory it starts a thread, which a fork would not take along.
+        if self._made is None:
+            with self._lock:
+                self._made = self._made or MovingWindowRateLimiter(self._storage())
+        return self._made
+
+    def _storage(self) -> Any:
         if self._shared is None:
-            return MovingWindowRateLimiter(MemoryStorage())
+            return MemoryStorage()
         # The address is only looked at for its scheme: the pool has its own.
         pool = self._shared.client.connection_pool
-        return MovingWindowRateLimiter(RedisStorage("redis://", connection_pool=pool, key_prefix="sluice:rate"))
+        return RedisStorage("redis://", connection_pool=pool)
 
     def count(self, subject: str, rates: tuple[RateLimitItem, ...]) -> Standing | None:
         """Count a request of *subject*; None without *rates*.
@@ -83,13 +91,13 @@ class Rates:
 
     def _count(self, subject: str, rates: tuple[RateLimitItem, ...]) -> Standing:
         # The shortest window first: a request that it refuses must not use up a day's.
-        refused = next((rate for rate in rates if not self._limiter.hit(rate, subject)), None)
+        refused = next((rate for rate in rates if not self._limiter.hit(rate, _OURS, subject)), None)
         if refused is not None:
             raise _refusal(refused, self._standing(refused, subject))
         return min((self._standing(rate, subject) for rate in rates), key=lambda found: found.remaining)
 
     def _standing(self, rate: RateLimitItem, subject: str) -> Standing:
-        reset, remaining = self._limiter.get_window_stats(rate, subject)
+        reset, remaining = self._limiter.get_window_stats(rate, _OURS, subject)
         return Standing(rate.amount, max(int(remaining), 0), reset - time.time())
 
     def _forget(self, subject: str, rates: tuple[RateLimitItem, ...]) -> None:
@@ -108,7 +116,7 @@ class Rates:
                     return
                 del self._seen[oldest]
                 for rate in known:
-                    self._limiter.clear(rate, oldest)
+                    self._limiter.clear(rate, _OURS, oldest)
 
 
 def _refusal(rate: RateLimitItem, standing: Standing) -> RateLimited:

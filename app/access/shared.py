@@ -89,7 +89,6 @@ class Shared:
             # NOTE: its class only: the driver's own words may hold the address, and with it a password.
             kind = type(error).__name__
             log.error("Redis (SLUICE_LIMIT_STORAGE) cannot be asked (%s): SLUICE_LIMIT_ON_FAILURE decides", kind)
-        self.client.connection_pool.disconnect(inuse_connections=False)
 
 
 def open_shared(url: str) -> Shared | None:
