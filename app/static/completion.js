@@ -84,12 +84,14 @@ export class Completion {
   }
 
   async #stream(response) {
-    for await (const data of readEvents(response)) {
-      if (data === "[DONE]") return;
+    let isDone = false;
+    for await (const data of readEvents(response)) { // to the end of the body: who hangs up at [DONE] counts as gone
+      isDone ||= data === "[DONE]";
+      if (isDone) continue;
       this.#take(JSON.parse(data));
       this.changed();
     }
-    throw Failure.ofCut();
+    if (!isDone) throw Failure.ofCut();
   }
 
   #take(chunk) {

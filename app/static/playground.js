@@ -146,12 +146,23 @@ function showRunning() {
 async function rateAnswer({ completion }, rating) {
   try {
     const context = completion.metadata?.pipeline?.autotune?.detected_context ?? (await contextOf(completion));
-    await ask(session, "v1/feedback", { body: { message_id: completion.id, context_type: context, rating, model: completion.model } });
+    await rated({ message_id: completion.id, context_type: context, rating, model: completion.model });
     say("Thank you: AutoTune learns from it");
     return true;
   } catch (error) {
     problem(`The rating was not taken: ${Failure.ofException(error).message}`);
     return false;
+  }
+}
+
+/** Send a rating; an answer that has only just ended may not be recorded yet. */
+async function rated(body, tries = 3) {
+  try {
+    await ask(session, "v1/feedback", { body });
+  } catch (error) {
+    if (error.status !== 404 || tries === 1) throw error;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await rated(body, tries - 1);
   }
 }
 

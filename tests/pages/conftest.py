@@ -23,6 +23,7 @@ for (const name of ["alert", "confirm", "prompt"]) window[name] = (...words) => 
 """
 """Notes what the policy had to stop, and what a payload of the tests would call; runs before the page's own scripts."""
 
+DESK = {"width": 1280, "height": 800}
 OpenPage = Callable[..., Page]
 
 
@@ -68,7 +69,8 @@ def open_page(browser: Browser, gateway: GunicornGateway) -> Iterator[OpenPage]:
     failures: list[str] = []
 
     def start(path: str = "/", *, url: str | None = None, **options: Any) -> Page:
-        context = browser.new_context(viewport=options.pop("viewport", {"width": 1280, "height": 800}), **options)
+        # Without motion, so that nothing is looked at while it fades in.
+        context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options})
         context.add_init_script(_WATCH)
         page = context.new_page()
         page.set_default_timeout(10_000)

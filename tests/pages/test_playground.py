@@ -402,7 +402,7 @@ def test_a_key_is_asked_for_and_kept_to_the_tab(
     expect(page.locator("#sign")).to_have_text("Sign out")
     ask(page, upstream, {"text": "Welcome."})
     expect(page.locator(".answer .markdown")).to_have_text("Welcome.")
-    assert "ann" == served.record().key_label
+    assert ("ann", "completed") == (served.record().key_label, served.record().end_reason)
     assert [] == [address for address in [*asked, page.url] if "key" in address]
     assert "rïght-key🔑" == page.evaluate("sessionStorage.getItem('sluice.key')")
     assert 0 == page.evaluate("localStorage.length")
