@@ -86,6 +86,8 @@ class Served:
         self._server.server_close()
         self._thread.join()
         self.gateway.upstream.close()
+        if self.gateway.journal is not None:
+            self.gateway.journal.close()  # before its database's folder is removed
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import Any
@@ -38,13 +37,22 @@ def test_the_load_client_counts_a_stream_that_lacks_chunks_as_failed() -> None:
     assert (0, 2) == (found["done"], found["failed"])
 
 
-def test_the_gauge_reads_this_process() -> None:
+def test_the_gauge_reads_a_process_of_its_own() -> None:
     """CPU time grows with work, and a process takes memory."""
-    before = cpu_seconds(os.getpid())
-    sum(range(2_000_000))
+    work = "import sys\nwhile sys.stdin.readline(): sum(range(3_000_000)); print('done', flush=True)"
+    command = [sys.executable, "-c", work]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        found = []
+        for _ in range(2):
+            print("work", file=process.stdin, flush=True)
+            assert "done\n" == process.stdout.readline()
+            found.append(cpu_seconds(process.pid))
+        memory = memory_bytes(process.pid)
+        process.stdin.close()
 
-    assert cpu_seconds(os.getpid()) > before
-    assert memory_bytes(os.getpid()) > 1_000_000
+    assert 0 < found[0] < found[1]
+    assert memory > 1_000_000
 
 
 def test_the_report_gives_ratios_to_nginx() -> None:
