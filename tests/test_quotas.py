@@ -476,6 +476,25 @@ def test_while_the_record_is_away_the_last_sum_counts() -> None:
     assert 1 == record.reads  # nobody waits for a database that has just failed
 
 
+def test_an_outage_does_not_forget_what_was_spent(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """The last sum and what came after it go on counting, however long it lasts; the log says so once."""
+    monkeypatch.setattr(budget_module, "_FRESH", 0.0)
+    monkeypatch.setattr(budget_module, "_AGAIN", 0.0)
+    monkeypatch.setattr(budget_module, "_RECENT", 0.0)
+    record = Record_()
+    record.sum = 0.5
+    budgets = Budgets(record)
+    budgets.check(KEY)
+    record.is_away = True
+    budgets.settle(KEY, "one", time.time(), 0.3)
+    for _ in range(3):
+        budgets.check(KEY)
+    budgets.settle(KEY, "two", time.time(), 0.2)
+    with pytest.raises(BudgetExceeded):
+        budgets.check(KEY)
+    assert 1 == caplog.text.count("the last sum known counts")
+
+
 @pytest.mark.parametrize(("policy", "expected"), [("allow", None), ("refuse", LimitsUnavailable)])
 def test_the_operator_decides_what_an_unknown_budget_means(policy: str, expected: Any) -> None:
     """Through, or a 503 that says when to come back."""

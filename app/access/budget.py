@@ -32,6 +32,8 @@ _RECENT_MAX = 5_000
 """Entries of one label that are looked at: the newest."""
 _AGAIN = 2.0
 """Seconds after a failed read in which no other is tried."""
+_TOLD_EACH = 10.0
+"""Seconds without a failed read after which the next is news."""
 _COST_MAX = 1e300
 """A cost beyond it is no figure; the record keeps none either."""
 _PREFIX = "sluice:spent:"
@@ -53,15 +55,24 @@ class _Entry(NamedTuple):
     cost: float
 
 
+class _Sum(NamedTuple):
+    """What the record held when it was read: the costs since ``since``, without those of ``beside``."""
+
+    since: float
+    cost: float
+    beside: dict[str, _Entry]
+    read_at: float
+
+    def is_fresh(self) -> bool:
+        return time.monotonic() - self.read_at < _FRESH
+
+
 @dataclass(slots=True)
 class _Account:
-    """What is known of one label: the sum of the record since ``since``, without ``beside``."""
+    """What is known of one label."""
 
     lock: Any = field(default_factory=threading.Lock)
-    since: float = -1.0
-    sum: float = 0.0
-    beside: dict[str, _Entry] = field(default_factory=dict)
-    read_at: float = -math.inf
+    sum: _Sum | None = None
     failed_at: float = -math.inf
     recent: dict[str, tuple[float, _Entry]] = field(default_factory=dict)  # of this process, with monotonic time
 
@@ -108,44 +119,48 @@ class Budgets:
         account = self._accounts[label]
         # Before the sum is read: an entry that comes later is not in the sum's blind spot.
         recent = self._recent(label, account)
-        self._refresh(label, account, since, recent)
-        entries = {**account.beside, **recent}
-        return account.sum + math.fsum(entry.cost for entry in entries.values() if entry.created_at >= since)
+        found = self._sum(label, account, since, recent)
+        entries = {**found.beside, **recent}
+        return found.cost + math.fsum(entry.cost for entry in entries.values() if entry.created_at >= since)
 
-    def _refresh(self, label: str, account: _Account, since: float, recent: dict[str, _Entry]) -> None:
-        """Read the sum again if it is not fresh; one caller reads, the others go on with what is known.
+    def _sum(self, label: str, account: _Account, since: float, recent: dict[str, _Entry]) -> _Sum:
+        """Give the record's sum, read again if it is not fresh; one caller reads, the others go on with the last one.
 
         Raises:
             BudgetsUnknown: it cannot be read, and never was for this period.
         """
-        now = time.monotonic()
-        if account.since == since and now - account.read_at < _FRESH:
-            return
-        is_known = account.since == since
-        if not account.lock.acquire(blocking=not is_known):
-            return
+        last = account.sum
+        is_known = last is not None and last.since == since
+        if last is not None and is_known and (last.is_fresh() or not account.lock.acquire(blocking=False)):
+            return last
+        if not is_known:
+            account.lock.acquire()
         try:
-            if account.since == since and time.monotonic() - account.read_at < _FRESH:
-                return
-            if time.monotonic() - account.failed_at >= _AGAIN and self._read(label, account, since, recent):
-                return
-            if account.since != since:
-                raise BudgetsUnknown
+            last = account.sum  # another may have read it while we waited
+            if last is None or last.since != since or not last.is_fresh():
+                self._read(label, account, since, recent)
+                last = account.sum
         finally:
             account.lock.release()
+        if last is None or last.since != since:
+            raise BudgetsUnknown
+        return last
 
-    def _read(self, label: str, account: _Account, since: float, recent: dict[str, _Entry]) -> bool:
+    def _read(self, label: str, account: _Account, since: float, recent: dict[str, _Entry]) -> None:
+        """Read the record's sum, unless that has just failed; a failure leaves the last one."""
+        if time.monotonic() - account.failed_at < _AGAIN:
+            return
         try:
-            found = self._spending.spent(label, since, list(recent))
+            cost = self._spending.spent(label, since, list(recent))
         except StoreError as error:
+            if time.monotonic() - account.failed_at > _TOLD_EACH:
+                log.error("the record cannot be asked what %r has spent (%s): the last sum known counts", label, error)
             account.failed_at = time.monotonic()
-            log.error("the record cannot be asked what %r has spent (%s): the last sum known counts", label, error)
-            return False
-        account.sum, account.beside, account.since, account.read_at = found, recent, since, time.monotonic()
+            return
+        account.sum = _Sum(since, cost, recent, time.monotonic())
         for record_id, (noted_at, _) in tuple(account.recent.items()):
             if time.monotonic() - noted_at > _RECENT:
                 account.recent.pop(record_id, None)
-        return True
 
     def _recent(self, label: str, account: _Account) -> dict[str, _Entry]:
         own = {record_id: entry for record_id, (_, entry) in tuple(account.recent.items())}
