@@ -161,6 +161,11 @@ class AuthenticationError(RequestError):
     code = "invalid_api_key"
     status = 401
 
+    @property
+    def type(self) -> str:
+        """The type that OpenAI gives this error, whose status has another where an upstream is refused."""
+        return "invalid_request_error"
+
 
 class BudgetExceeded(RequestError):
     """The caller's key has spent what it may."""

@@ -174,7 +174,7 @@ def test_with_keys_only_they_let_in(serve: Callable[..., Served], upstream: Demo
             assert 401 == response.status
             assert {
                 "message": "Invalid API key",
-                "type": "authentication_error",
+                "type": "invalid_request_error",
                 "param": None,
                 "code": "invalid_api_key",
             } == response.json()["error"]
