@@ -157,8 +157,9 @@ function showTotals(totals) {
   };
   set("requests", count(totals.requests), totals.stm_changed ? `${count(totals.stm_changed)} corrected by STM` : "in this time");
   set("success", percent(totals.requests ? totals.success_rate : null), reasons(totals.end_reasons));
-  set("first", duration(totals.first_chunk_ms.p50), `95 % within ${duration(totals.first_chunk_ms.p95)}`);
-  set("total", duration(totals.total_ms.p50), `95 % within ${duration(totals.total_ms.p95)}`);
+  const within = ({ p95 }) => (p95 === null ? "median" : `median; 95 % within ${duration(p95)}`);
+  set("first", duration(totals.first_chunk_ms.p50), within(totals.first_chunk_ms));
+  set("total", duration(totals.total_ms.p50), within(totals.total_ms));
   set("tokens", compact(totals.total_tokens), `${compact(totals.prompt_tokens)} in, ${compact(totals.completion_tokens)} out`);
   set("cost", dollars(totals.cost), "as upstream reported it");
   set("retries", count(totals.retries), "further attempts upstream");
@@ -188,6 +189,7 @@ signInButton(byId("sign"), session);
 session.addEventListener("change", () => {
   problems.clear();
   if (session.key) showAll();
+  else location.reload(); // nothing stays on the page of who has signed out
 });
 byId("demo").hidden = !about.demo;
 byId("range").addEventListener("change", showRecord);

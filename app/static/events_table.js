@@ -124,7 +124,7 @@ function openEvent(event) {
       ["delivery", event.stream ? "stream" : "all at once"], ["status", String(event.status)],
       ["error", event.error && [event.error.code, event.error.type].filter(Boolean).join(" · ")],
       ["key", event.key_label], ["request", event.request_id],
-      ["sent", `${count(event.chunks)} chunks, ${count(event.characters)} characters`]]),
+      ["sent", `${count(event.characters)} characters in ${event.chunks === 1 ? "one chunk" : `${count(event.chunks)} chunks`}`]]),
     account);
   byId("event").showModal();
 }

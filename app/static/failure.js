@@ -37,7 +37,7 @@ export class Failure extends Error {
 
   /** What to do about it; null where nobody knows. */
   get advice() {
-    const known = ADVICE[this.code] ?? ADVICE_BY_STATUS[this.status];
+    const known = ADVICE[this.code] ?? ADVICE_BY_STATUS[this.status] ?? ADVICE_BY_STATUS[this.code]; // upstream's codes are statuses
     return known ?? (this.status >= 500 || this.code >= 500 ? "Try again, or another model." : null);
   }
 

@@ -13,10 +13,12 @@ export const address = (path) => new URL(path, document.baseURI).href;
  * Throws Failure for every answer that is not 2xx, and where there is none.
  */
 export async function call(session, path, { body, signal, accept } = {}) {
+  const { key } = session;
   const response = await send(session, path, body, signal, accept);
   if (response.ok) return response;
   const failure = await Failure.ofResponse(response);
-  if (response.status !== 401 || !(await session.ask(failure))) throw failure;
+  const isOver = session.key !== key; // another call asked meanwhile
+  if (response.status !== 401 || !(isOver || (await session.ask(failure)))) throw failure;
   return call(session, path, { body, signal, accept });
 }
 

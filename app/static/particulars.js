@@ -31,9 +31,15 @@ function requestFacts({ id, usage, firstTokenMs, totalMs, model }, told) {
     ["model", told.model ?? model],
     ["first chunk", told.timing && `${duration(told.timing.first_chunk_ms)} at the gateway${firstTokenMs ? `, ${duration(firstTokenMs)} here` : ""}`],
     ["total", duration(told.timing?.total_ms ?? totalMs)],
-    ["tokens", usage && `${count(usage.prompt_tokens)} in, ${count(usage.completion_tokens)} out`],
+    ["tokens", usage && tokensOf(usage)],
     ["cost", usage?.cost !== undefined ? dollars(usage.cost) : null],
     ["record", told.record_id], ["completion", id], ["generation", told.generation_id]]);
+}
+
+/** What was counted, as far as it was. */
+function tokensOf({ prompt_tokens: read, completion_tokens: written, is_estimate: isEstimate }) {
+  const parts = [[read, "in"], [written, "out"]].filter(([amount]) => amount !== null && amount !== undefined);
+  return `${isEstimate ? "about " : ""}${parts.map(([amount, way]) => `${count(amount)} ${way}`).join(", ")}`;
 }
 
 function autotuneFacts({ detected_context: context, confidence, reasoning, strategy }) {

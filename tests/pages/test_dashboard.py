@@ -83,7 +83,8 @@ def test_requests_can_be_filtered_and_looked_at(open_page: OpenPage, history: Se
     expect(rows).to_contain_text("b/broken")
     page.click(".when")
     expect(page.locator("#event")).to_contain_text("upstream_cut")
-    expect(page.locator("#event")).to_contain_text(history.records[3].record_id)
+    cut = next(record for record in history.records if record.end_reason == "upstream_cut")
+    expect(page.locator("#event")).to_contain_text(cut.record_id)
     page.keyboard.press("Escape")
     page.select_option('[name="end_reason"]', "")
     page.fill('[name="status"]', "40")
@@ -149,6 +150,9 @@ def test_the_operators_key_is_asked_for(open_page: OpenPage, serve: Callable[...
             expect(page.locator("#sign-in-problem")).to_have_text("That key was not accepted.")
     expect(value(page, "requests")).to_have_text("0")
     expect(page.locator("#trouble")).to_be_hidden()
+    page.click("#sign")
+    expect(value(page, "requests")).to_have_text("–")
+    expect(page.locator("#sign-in")).to_be_visible()
     assert [] == [address for address in [*asked, page.url] if "operator-key" in address]
 
 

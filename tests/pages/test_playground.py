@@ -90,6 +90,7 @@ def test_an_error_before_the_first_token_is_told(open_page: OpenPage, upstream: 
     ask(page, upstream, {"answer": {"status": 402, "json": {"error": {"code": 402, "message": "No credit left"}}}})
     expect(page.locator(".callout.failed")).to_contain_text("No answer came")
     expect(page.locator(".callout.failed")).to_contain_text("No credit left")
+    expect(page.locator(".callout.failed")).to_contain_text("The account has no credit")
     upstream.play([{"text": "Better now."}])
     page.click("text=Try again")
     expect(page.locator(".answer .markdown")).to_have_text("Better now.")
@@ -106,7 +107,7 @@ def test_an_error_after_the_first_token_is_told(open_page: OpenPage, upstream: D
 
 
 def test_a_gateway_that_is_gone_is_told(
-    browser: Any, open_page: OpenPage, serve: Callable[..., Served], upstream: DemoUpstream
+    open_page: OpenPage, serve: Callable[..., Served], upstream: DemoUpstream
 ) -> None:
     """Without a gateway there is no error object: the page finds words of its own."""
     served = serve()
