@@ -227,3 +227,40 @@ def test_an_error_body_is_read_defensively() -> None:
             client_for("https://up.example/v1").open(Call(), BODY, "key", own_key=True)
         assert 418 == caught.value.status
         responses.reset()
+
+
+@pytest.mark.parametrize("left", [b"", b"HTTP/1.1 200 OK\r\n"], ids=["closed", "stray bytes"])
+def test_an_idle_connection_that_is_no_longer_clean_is_not_used_again(left: bytes) -> None:
+    """A request on it would be lost with a closed connection, or be answered by what was left behind."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = UpstreamClient(
+            Settings(open=True, retries=0, openrouter_base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        )
+        answered, spoiled = threading.Event(), threading.Event()
+
+        def serve() -> None:
+            first, _ = listener.accept()
+            first.recv(65536)
+            first.sendall(answer)
+            answered.wait(5)
+            first.sendall(left) if left else first.close()
+            spoiled.set()
+            second, _ = listener.accept()
+            second.recv(65536)
+            second.sendall(answer)
+            second.close()
+            first.close()
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        try:
+            assert {} == client.get("/models")
+            answered.set()
+            spoiled.wait(5)
+            assert {} == client.get("/models")
+            server.join(5)
+        finally:
+            client.close()
+
+    assert not server.is_alive()
