@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from app import create_blueprint
 from app.demo import DemoUpstream
@@ -385,6 +385,33 @@ def test_axe_finds_nothing_serious(open_page: OpenPage, upstream: DemoUpstream, 
         page.click('[data-drawer="settings"]')
         assert [] == serious(page)
         assert not is_wider_than_its_window(page)
+
+
+def test_a_late_refusal_of_an_earlier_key_does_not_ask_again(
+    open_page: OpenPage, serve: Callable[..., Served], upstream: DemoUpstream
+) -> None:
+    """Two calls went out with a wrong key: the one that hears of it last takes the key that was given meanwhile."""
+    served = serve(SLUICE_OPEN="off", SLUICE_API_KEYS="ann:right-key")
+    page = open_page(url=served.url)
+    held: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if "wrong" in route.request.headers["authorization"] and not held:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/models", hold_the_first)
+    for key in ("wrong-key", "right-key"):
+        page.fill("#sign-in-key", key)
+        page.press("#sign-in-key", "Enter")
+        if key == "wrong-key":
+            expect(page.locator("#sign-in-problem")).not_to_be_empty()
+    expect(page.locator("#model-note")).not_to_be_empty()
+    assert held
+    with page.expect_response(lambda response: response.url.endswith("/v1/models") and response.status == 200):
+        held[0].continue_()
+    expect(page.locator("#sign-in")).to_be_hidden()
 
 
 def test_a_key_is_asked_for_and_kept_to_the_tab(
