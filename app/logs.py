@@ -20,7 +20,7 @@ __all__ = ["log_answer", "log_record", "set_up"]
 
 log = logging.getLogger("sluice.requests")
 
-_PROBES = frozenset({"/v1/health", "/v1/ready", "/metrics"})
+_QUIET = ("/v1/health", "/v1/ready", "/metrics", "/static/<state>/<path:name>")
 _LONGEST = 200
 _FACTS = (
     "request_id",
@@ -71,8 +71,8 @@ def log_record(record: Record) -> None:
 
 
 def log_answer(request_id: str, method: str, route: str, status: int, seconds: float) -> None:
-    """Write the line of a request that has no record; of probes only where details are wanted."""
-    level = logging.DEBUG if route.endswith(tuple(_PROBES)) and status < 400 else logging.INFO
+    """Write the line of a request that has no record; of probes and of the pages' files only where details are wanted."""
+    level = logging.DEBUG if route.endswith(_QUIET) and status < 400 else logging.INFO
     if log.isEnabledFor(level):
         facts = {"request_id": request_id, "method": method, "route": route, "status": status}
         facts["total_ms"] = round(seconds * 1000, 1)

@@ -126,9 +126,9 @@ def test_an_exception_is_told_without_its_words() -> None:
 
 
 def test_what_has_no_record_has_a_line_too(lines: list[logging.LogRecord], serve: Serve) -> None:
-    """A refused key, an unknown route and a list are logged; a probe only at level debug."""
+    """A refused key, an unknown route and a list are logged; a probe and a page's file only at level debug."""
     served = serve(SLUICE_OPEN="off", SLUICE_API_KEYS="ann:secret-key", SLUICE_LOG_LEVEL="debug")
-    for path in ("/v1/models", "/v1/nothing/at/all", "/elsewhere", "/v1/health"):
+    for path in ("/v1/models", "/v1/nothing/at/all", "/elsewhere", "/v1/health", "/static/x/base.css"):
         with request("GET", served.url + path, headers={"X-Request-Id": path[1:]}):
             pass
     found = [(line.levelname, vars(line)["facts"]) for line in lines if line.name == "sluice.requests"]
@@ -137,6 +137,7 @@ def test_what_has_no_record_has_a_line_too(lines: list[logging.LogRecord], serve
         ("INFO", "unknown", 404, "v1/nothing/at/all"),
         ("INFO", "unknown", 404, "elsewhere"),
         ("DEBUG", "/v1/health", 200, "v1/health"),
+        ("DEBUG", "/static/<state>/<path:name>", 200, "static/x/base.css"),
     ] == [(level, facts["route"], facts["status"], facts["request_id"]) for level, facts in found]
 
 
