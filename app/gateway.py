@@ -113,6 +113,7 @@ class Gateway:
             stage.learn_from(self.feedback.learned)
         if self.settings.fetch_generations:
             self.generations = Generations(self.upstream, records, self.metrics.settled)
+        atexit.register(store.close)  # after the journal's, which is registered later
         atexit.register(self.journal.close)
         self.metrics.show_queue(self.journal)
         atexit.register(self.metrics.flush)

@@ -140,6 +140,7 @@ class Journal:
                     next_upkeep = time.monotonic() + (_UPKEEP if self._keep_up() else _PAUSE_MAX)
                 if not self._queue:
                     self._wait(next_upkeep - time.monotonic())
+                self._wake.clear()
                 if self.failure is not None:
                     self._wait(pause)
                 elif len(self._queue) < _BATCH and not drain.has_begun:
@@ -153,7 +154,6 @@ class Journal:
         """Wait, but no longer than until a whole batch is there or the end has come."""
         if not self._is_closing:
             self._wake.wait(max(seconds, 0.0))
-        self._wake.clear()
 
     def _write(self) -> bool:
         """Write one batch after another until nothing waits; tell whether that went well."""

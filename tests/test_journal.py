@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from app import wire
 from app.journal import Journal
 from app.record import Record
-from app.stores import RecordTable, Row, Store, StoreError, ValueRefused
+from app.stores import RecordTable, Row, Store, StoreError, ValueRefused, row_of
+from tests.servers import ROOT, clean_environ, wait_until
 
 
 def record(name: str = "good", **facts: Any) -> Record:
@@ -27,6 +32,8 @@ def written(path: Path, columns: str = "completion_id") -> list[Any]:
     connection = sqlite3.connect(path)
     try:
         return connection.execute(f"select {columns} from sluice_records order by completion_id").fetchall()
+    except sqlite3.OperationalError:
+        return []  # not made yet
     finally:
         connection.close()
 
@@ -116,3 +123,153 @@ def test_records_wait_for_a_database_that_is_away(caplog: pytest.LogCaptureFixtu
     assert journal.flush()
     assert (["1", "2"], 0, None) == (table.taken, journal.dropped, journal.failure)
     journal.close()
+
+
+def test_the_queue_is_bounded_by_number(caplog: pytest.LogCaptureFixture) -> None:
+    """Records past the bound are dropped, counted and said; those that wait are written when the database is back."""
+    table = Table()
+    table.away = True
+    journal = Journal(table, limit=3, interval=60)  # type: ignore[arg-type]
+    for number in range(5):
+        journal(record(str(number)))
+
+    assert not journal.flush(0.05)
+    assert {"state": "failing", "waiting": 3, "dropped": 2} == journal.state()
+    assert "2 records were dropped so far" in caplog.text
+
+    table.away = False
+    assert journal.flush()
+    assert (["0", "1", "2"], 0) == (table.taken, journal.waiting_bytes)
+    assert {"state": "ok", "waiting": 0, "dropped": 2} == journal.state()
+    journal.close()
+
+
+def test_the_queue_is_bounded_by_memory() -> None:
+    """Records with much in them are fewer; and none is larger than so much."""
+    table = Table()
+    table.away = True
+    journal = Journal(table, interval=60, limit_bytes=100_000)  # type: ignore[arg-type]
+    for number in range(100):
+        journal(record(str(number), pipeline={"a stage": "x" * 10_000}))
+    assert 4 <= len(journal) <= 10
+    assert 100 - len(journal) == journal.dropped
+
+    table.away = False
+    assert journal.flush()
+    journal(record("large", pipeline={"a stage": "x" * 10_000_000}))
+    assert 0 < journal.waiting_bytes < 10_000
+    journal.close()
+
+
+def test_a_record_is_written_within_the_interval() -> None:
+    """Without anybody asking for it, also the first one after a pause."""
+    table = Table()
+    journal = Journal(table, interval=0.02)  # type: ignore[arg-type]
+    for number in range(3):
+        journal(record(str(number)))
+        wait_until(lambda number=number: len(table.taken) == number + 1, 10)
+    journal.close()
+
+
+def test_writing_goes_on_by_itself_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when no further record comes."""
+    monkeypatch.setattr("app.journal._PAUSE_MAX", 0.05)
+    table = Table()
+    table.away = True
+    journal = Journal(table, interval=0.02)  # type: ignore[arg-type]
+    wait_until(lambda: journal.state()["state"] == "failing", 10)
+    journal(record("1"))
+    table.away = False
+    wait_until(lambda: (["1"], "ok") == (table.taken, journal.state()["state"]), 10)
+    journal.close()
+
+
+def test_the_writer_survives_what_nobody_expected(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault of ours is logged; the record stays and is tried again."""
+
+    class Faulty(Table):
+        faults = 1
+
+        def add(self, batch: Sequence[Row]) -> int:
+            if self.faults:
+                self.faults = 0
+                raise ZeroDivisionError
+            return super().add(batch)
+
+    table = Faulty()
+    journal = Journal(table, interval=0.02)  # type: ignore[arg-type]
+    journal(record("1"))
+    wait_until(lambda: table.taken == ["1"], 10)
+    assert "ZeroDivisionError" in caplog.text
+    journal.close()
+
+
+def test_a_forked_child_writes_its_own_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits in the parent is the parent's; the child has a writer of its own."""
+    table = Table()
+    journal = Journal(table, interval=60)  # type: ignore[arg-type]
+    journal(record("parent"))
+    monkeypatch.setattr("app.journal.os.getpid", lambda: -1)  # as if it had forked: no thread of the parent's is here
+
+    journal(record("child"))
+
+    assert 1 == len(journal)
+    assert journal.flush()
+    assert ["child"] == table.taken
+    journal.close()
+
+
+def test_the_end_of_a_process_writes_what_waits(tmp_path: Path) -> None:
+    """Without a server's help, in a process that just ends."""
+    source = f"""
+import os
+from app import create_app
+app = create_app({{"SLUICE_OPEN": "on", "SLUICE_DATABASE_URL": "sqlite:///{tmp_path}/r.db"}})
+app.extensions["sluice"]["sluice"].new_record().close("completed")
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, env=clean_environ({}), check=True)
+    assert 1 == len(written(tmp_path / "r.db"))
+
+
+def test_a_full_disk_is_waited_out(tmp_path: Path) -> None:
+    """The file may not grow, then it may; nothing is lost, and the reason is told."""
+    store = Store(f"sqlite:///{tmp_path}/r.db")
+    table = RecordTable(store)
+    table.add([row_of(record("first"))])
+    pages = store.read(lambda connection: connection.exec_driver_sql("PRAGMA page_count").scalar())
+    most = [pages]
+
+    def limit(connection: Any, _record: object) -> None:
+        connection.execute(f"PRAGMA max_page_count = {most[0]}")
+
+    event.listen(store._engine, "connect", limit)
+    store.close()
+    journal = Journal(table, interval=60)
+    for number in range(300):
+        journal(record(f"{number:03}"))
+    assert not journal.flush(0.1)
+    assert "OperationalError: database or disk is full" == journal.failure
+
+    most[0] = 1_000_000
+    assert journal.flush()
+    assert 301 == len(written(tmp_path / "r.db"))
+    assert 0 == journal.dropped
+    journal.close()
+    store.close()
+
+
+def test_the_writer_removes_what_is_older_than_the_retention(tmp_path: Path) -> None:
+    """Soon after it has started, and nothing where everything is to be kept."""
+    now = time.time()
+    old, young = (record(name, created_at=now - days * 86_400) for name, days in (("old", 3), ("young", 1)))
+    table = RecordTable(Store(f"sqlite:///{tmp_path}/r.db"))
+    for days, left in ((0, [("old",), ("young",)]), (2.0, [("young",)])):
+        journal = Journal(table, interval=0.01, retention_days=days)
+        journal(old)
+        journal(young)
+        wait_until(lambda left=left: len(written(tmp_path / "r.db")) >= len(left), 10)
+        journal.close()
+        journal = Journal(table, interval=0.01, retention_days=days)
+        journal.start()
+        wait_until(lambda left=left: left == written(tmp_path / "r.db"), 10)
+        journal.close()

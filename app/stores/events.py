@@ -23,7 +23,7 @@ _USAGE_MORE = ("reasoning_tokens", "cached_tokens", "is_byok", "upstream_cost")
 _ERROR = {"code": "error_code", "type": "error_type", "message": "error_message"}
 _GROUPED = frozenset({*_USAGE, *_USAGE_MORE, *_ERROR.values(), "is_counted"})
 _PLAIN = tuple(column.name for column in records.c if column.name not in _GROUPED)
-_STEPS = (1_000, 50_000)
+_STEPS = (1_000, 20_000)
 """Matches up to which filters are compared: as few as it takes to find a rare one."""
 
 

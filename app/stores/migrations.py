@@ -106,6 +106,8 @@ def migrate(connection: Connection) -> int:
         RuntimeError: the database is of a newer version than this program.
     """
     if connection.dialect.name == "postgresql":  # one process at a time; on SQLite any writing transaction is alone
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(7221990)"))
     if not inspect(connection).has_table(_version.name):
         _version.create(connection)

@@ -45,7 +45,9 @@ _POSTGRESQL: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
     "keepalives_idle": 30,
     "application_name": "sluice",
+    "prepare_threshold": None,  # a pooler between us and the server may give each transaction another connection
 }
+_LIMITS = "SET lock_timeout = '5s'; SET statement_timeout = '30s'"
 _KNOWN = (
     "database or disk is full",
     "unable to open database file",
@@ -110,6 +112,8 @@ class Store:
             parsed = make_url(url)
         except ArgumentError:
             raise ConfigurationError("SLUICE_DATABASE_URL: expected sqlite:///file or postgresql://...") from None
+        if parsed.drivername == "postgres":  # as some platforms still spell it
+            parsed = parsed.set(drivername="postgresql")
         self.kind = parsed.get_backend_name()
         is_file = self.kind == "sqlite" and parsed.database not in (None, "", ":memory:")
         if self.kind != "postgresql" and not is_file:
@@ -263,6 +267,7 @@ def _make_engine(url: URL, kind: str) -> Engine:
         arguments = {name: value for name, value in _POSTGRESQL.items() if name not in url.query}
         url = url.set(drivername="postgresql+psycopg")
     else:
+        url = url.set(drivername="sqlite")
         # Calls come from native threads that differ, one at a time.
         arguments = {"timeout": _BUSY_MS / 1000, "check_same_thread": False, "isolation_level": None}
     try:
@@ -274,6 +279,8 @@ def _make_engine(url: URL, kind: str) -> Engine:
     if kind == "sqlite":
         event.listen(engine, "connect", _prepare_file)
         event.listen(engine, "begin", _begin)
+    else:
+        event.listen(engine, "connect", _limit)
     return engine
 
 
@@ -290,6 +297,12 @@ def _prepare_file(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
+
+
+def _limit(connection: Any, _record: object) -> None:
+    # NOTE: not in the connection's options, which poolers refuse.
+    connection.execute(_LIMITS)
+    connection.commit()
 
 
 def _begin(connection: Connection) -> None:
