@@ -71,7 +71,7 @@ def log_record(record: Record) -> None:
 
 
 def log_answer(request_id: str, method: str, route: str, status: int, seconds: float) -> None:
-    """Write the line of a request that has no record; of probes and of the pages' files only where details are wanted."""
+    """Write the line of a request without a record; of probes and the pages' files only where details are wanted."""
     level = logging.DEBUG if route.endswith(_QUIET) and status < 400 else logging.INFO
     if log.isEnabledFor(level):
         facts = {"request_id": request_id, "method": method, "route": route, "status": status}
