@@ -80,6 +80,24 @@ def fill(table: RecordTable, rows: int) -> Iterator[str]:
     yield f"| CPU to write a record, in batches of {BATCH} | {spent / rows * 1e6:.0f} µs |"
 
 
+def costs(folder: Path) -> Iterator[str]:
+    """Tell the CPU that a record takes, by the size of its batch, in a database of its own."""
+    store, chance = Store(f"sqlite:///{folder}/costs.db"), random.Random(2)
+    table = RecordTable(store)
+    table.add([row_of(made(0, time.time(), chance))])
+    for size in (500, 50, 5):
+        batches = [[made(1 + n, time.time(), chance) for n in range(size)] for _ in range(2000 // size)]
+        began = time.process_time()
+        rows = [[row_of(record) for record in batch] for batch in batches]
+        between = time.process_time()
+        for batch in rows:
+            table.add(batch)
+        made_in, written_in = (between - began) / 2000 * 1e6, (time.process_time() - between) / 2000 * 1e6
+        figures = f"{made_in:.0f} µs to make its row, {written_in:.0f} to write it"
+        yield f"| CPU of a record, in batches of {size} | {figures} |"
+    store.close()
+
+
 def timed(work: Callable[[], Any], times: int = 7) -> tuple[float, float]:
     """Give the median and the longest of some runs, in milliseconds."""
     found = []
@@ -195,7 +213,7 @@ def main() -> int:
         print(f"{store.kind}, {options.rows:,} records, load average {os.getloadavg()[0]:.1f}\n")
         print("| what | figure |\n|---|---|")
         parts: list[Iterator[str]] = [] if options.filled else [fill(RecordTable(store), options.rows)]
-        parts += [pages(store), statistics(store)]
+        parts += [costs(Path(folder)), pages(store), statistics(store)]
         if store.kind == "sqlite":
             parts.append(slips(Path(url.removeprefix("sqlite:///"))))
         for part in parts:
