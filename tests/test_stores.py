@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, func, insert, inspect, select, text
 from sqlalchemy.pool import NullPool
 
+from app.errors import ConfigurationError
 from app.record import Record
 from app.stores import RecordTable, Store, StoreError, ValueRefused, row_of
 from app.stores.histogram import bucket_of, middle_of, percentile
@@ -401,3 +402,22 @@ def test_no_times_have_no_percentile_and_zero_has_one() -> None:
     """Zero milliseconds count as the smallest."""
     assert percentile([], 0.5) is None
     assert 0.1 == percentile([(bucket_of(0.0), 1)], 0.99)
+
+
+def test_addresses_are_taken_in_their_usual_forms(postgres: PostgreSQL, tmp_path: Path) -> None:
+    """Whatever driver they name, and as some platforms spell them."""
+    url = postgres.database()
+    for form in ("postgres:", "postgresql:", "postgresql+psycopg2:"):
+        store = Store(url.replace("postgresql:", form))
+        assert [(1,)] == asked(store, text("SELECT 1"))
+        store.close()
+    store = Store(f"sqlite+pysqlite:///{tmp_path}/a/b/records.db")
+    assert [(1,)] == asked(store, text("SELECT 1"))
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://a/b", "sqlite://", "sqlite:///:memory:", "nonsense", ""])
+def test_other_addresses_stop_the_start(url: str) -> None:
+    """The message names the setting and not the address, which may hold a password."""
+    with pytest.raises(ConfigurationError, match=r"^SLUICE_DATABASE_URL: expected sqlite:///file or postgresql://"):
+        Store(url)
