@@ -14,7 +14,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -186,6 +186,30 @@ class _FinalResponse(http.client.HTTPResponse):
         if decoder.is_done:
             self._close_conn()  # type: ignore[attr-defined]
         return data
+
+
+    def read_block(self, n: int, decode_content: bool = True) -> bytes:
+        """Do as ``read1``, with urllib3's error for a broken body.
+
+        Raises:
+            urllib3.exceptions.ProtocolError: the body ended early, or its framing is broken.
+        """
+        try:
+            return self.read1(n)
+        except http.client.HTTPException as error:
+            raise ProtocolError(f"Connection broken: {error!r}", error) from error
+
+
+def _reader(raw: Any) -> Callable[..., bytes]:
+    """Give what reads a response's body a block at a time.
+
+    urllib3's own ``read1`` goes through six layers for each block. A chunked body that is not compressed needs none.
+    """
+    inner = getattr(raw, "_original_response", None)
+    if isinstance(inner, _FinalResponse) and inner.chunked and not raw.headers.get("Content-Encoding"):
+        return inner.read_block
+    read: Callable[..., bytes] = raw.read1
+    return read
 
 
 class _Cancellable:
@@ -463,15 +487,20 @@ class StreamResponse(requests.Response):
             urllib3.exceptions.HTTPError, OSError: the connection broke; TimeoutError past ``read_until``.
         """
         lines = LineBuffer(self.line_limit)
-        read1, now = self.raw.read1, time.monotonic
-        while data := read1(_READ_SIZE, decode_content=True):
-            self.last_read_at = now()
-            if self.last_read_at > self.read_until:
-                raise TimeoutError
-            block = lines.feed(data)
-            self.is_partial = lines.is_partial
-            if block:
-                yield block
+        read, now = _reader(self.raw), time.monotonic
+        try:
+            while data := read(_READ_SIZE, decode_content=True):
+                self.last_read_at = now()
+                if self.last_read_at > self.read_until:
+                    raise TimeoutError
+                block = lines.feed(data)
+                self.is_partial = lines.is_partial
+                if block:
+                    yield block
+        except (Urllib3Error, OSError):
+            self.raw.close()
+            raise
+        self.raw.read1(1)  # lets urllib3 see the end, and take the connection back
         if rest := lines.flush():
             yield rest
 
