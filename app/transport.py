@@ -187,7 +187,6 @@ class _FinalResponse(http.client.HTTPResponse):
             self._close_conn()  # type: ignore[attr-defined]
         return data
 
-
     def read_block(self, n: int, decode_content: bool = True) -> bytes:
         """Do as ``read1``, with urllib3's error for a broken body.
 

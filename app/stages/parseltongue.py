@@ -16,6 +16,7 @@ from ..pipeline import ChatRequest, Endpoint, Notes, Schema, Stage
 from ..shape import BOOLEAN, COUNT, STRING, array_of, object_of, one_of, or_null
 from ..text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_matches
 from ..text.triggers import TriggerSet
+from ..turns import give_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,9 +88,10 @@ class Perturber:
 
     def perturb(self, text: str) -> str:
         """Give *text* with its triggers perturbed."""
-        matches = self._triggers.find(text)
+        matches = self._triggers.find(text, give_way)
         self.found.update(dict.fromkeys(match.trigger for match in matches))
-        perturbed, changes = perturb_matches(text, matches, self._plan.technique, self._plan.intensity, self._rng)
+        plan = self._plan
+        perturbed, changes = perturb_matches(text, matches, plan.technique, plan.intensity, self._rng, give_way)
         self.changes += changes
         return perturbed
 
@@ -216,7 +218,7 @@ class Parseltongue(Stage):
         """Answer ``POST /parseltongue/detect``: which triggers a text holds, each once, as they first occur."""
         text = _text(body.get("text"))
         plan = _read_plan(body, {"triggers": "custom_triggers"}, self._defaults)
-        matches = _needed(plan.triggers, "custom_triggers").find(text)
+        matches = _needed(plan.triggers, "custom_triggers").find(text, give_way)
         found = list(dict.fromkeys(match.trigger for match in matches))
         return {"text": text, "triggers_found": found, "count": len(found)}
 

@@ -18,6 +18,7 @@ from ..pipeline import ChatRequest, Chunk, Endpoint, Notes, Schema, Stage, Trans
 from ..settings import Settings
 from ..shape import STRING, array_of, object_of, one_of, or_null
 from ..text.transducer import MODULES, Transducer, transform
+from ..turns import give_way
 
 __all__ = ["MODES", "Stm"]
 
@@ -128,7 +129,7 @@ class Stm(Stage):
         modules = _modules(body.get("modules"), self._modules, "modules")
         return {
             "original_text": text,
-            "transformed_text": transform(text, modules),
+            "transformed_text": transform(text, modules, give_way),
             "modules_applied": list(modules),
             "available_modules": list(MODULES),
         }
@@ -225,7 +226,7 @@ class _Choice:
     """One choice's text on its way."""
 
     def __init__(self, modules: tuple[str, ...], limit: int, before: str | None, is_live: bool) -> None:
-        self._transducer = Transducer(modules, at_start=before is None, before=before or "")
+        self._transducer = Transducer(modules, at_start=before is None, before=before or "", pause=give_way)
         self._limit = limit
         self._lead: str | None = ""
         self._waiting: list[str] = []

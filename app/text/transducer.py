@@ -8,10 +8,11 @@ by later edits: so a second pass sees the same and refuses the same, and changes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from ..turns import Pause
 from . import casual, hedges, openers
 from .casual import Casual
 from .edits import Edits
@@ -29,17 +30,17 @@ __all__ = ["MODULES", "Transducer", "transform"]
 MODULES = ("hedge_reducer", "direct_mode", "casual_mode")
 """Names of the modules, in the order in which they apply."""
 
-_SLICE = 2048
-"""Characters worked on at a time: an edit moves what stands behind it."""
+_SLICE = 1024
+"""Characters worked on at a time: an edit moves what stands behind it, and others want their turn."""
 _ANCHORS = frozenset(" \t(*")
 """Characters with which a trigger may begin one character before its place."""
 _KEPT = 256
 """Characters kept of what has gone out, for looking back."""
 
 
-def transform(text: str, modules: Iterable[str]) -> str:
-    """Give *text* as *modules* leave it."""
-    transducer = Transducer(modules)
+def transform(text: str, modules: Iterable[str], pause: Pause | None = None) -> str:
+    """Give *text* as *modules* leave it; *pause* as for ``Transducer``."""
+    transducer = Transducer(modules, pause=pause)
     return transducer.feed(text) + transducer.finish()
 
 
@@ -97,13 +98,16 @@ class Transducer:
         modules: any of ``MODULES``.
         at_start: the text begins an answer; otherwise it goes on in one and has no start.
         before: what stands before the text, when it goes on: it tells what is protected.
+        pause: is called after each part of a long piece of text, a millisecond or two of work.
 
     Attributes:
         edits: what was changed so far, by position in the raw text.
         held_max: most characters held so far.
     """
 
-    def __init__(self, modules: Iterable[str], *, at_start: bool = True, before: str = "") -> None:
+    def __init__(
+        self, modules: Iterable[str], *, at_start: bool = True, before: str = "", pause: Pause | None = None
+    ) -> None:
         chosen = frozenset(modules)
         plan = _plan(tuple(name for name in MODULES if name in chosen))
         self._rules, self._askers = plan.rules, plan.askers
@@ -121,6 +125,7 @@ class Transducer:
         self._wake: re.Pattern[str] | None = None
         self._is_waiting = False
         self._is_plain = False
+        self._pause = pause
         if before:
             self._skip(before)
 
@@ -131,15 +136,19 @@ class Transducer:
 
     def feed(self, text: str) -> str:
         """Take the next piece; give what may go out."""
-        if len(text) > _SLICE:
-            return "".join(self._feed(text[i : i + _SLICE]) for i in range(0, len(text), _SLICE))
-        return self._feed(text)
+        return self._feed(text) if len(text) <= _SLICE else "".join(self._feed_in_parts(text))
 
     def finish(self) -> str:
         """Give what is left, decided as end of text."""
         self._is_plain = False
         self._run(is_final=True)
         return self._emit(len(self._buffer))
+
+    def _feed_in_parts(self, text: str) -> Iterator[str]:
+        for start in range(0, len(text), _SLICE):
+            yield self._feed(text[start : start + _SLICE])
+            if self._pause is not None:
+                self._pause()
 
     def _feed(self, text: str) -> str:
         buffer = self._buffer = self._buffer + text
@@ -207,8 +216,7 @@ class Transducer:
         """Go through *before* without changing anything."""
         search, self._search = self._search, _plan(()).lines.events.search
         match_head, self._match_head = self._match_head, _plan(()).lines.heads.match
-        for start in range(0, len(before), _SLICE):
-            self._feed(before[start : start + _SLICE])
+        self.feed(before)
         self._search, self._match_head = search, match_head
         self._out = len(self._buffer)
         self._raw = -self._out

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import NamedTuple
 from unicodedata import normalize
 
 import regex
+
+from ..turns import Pause
 
 __all__ = ["Match", "TriggerSet", "clusters_of", "fold"]
 
@@ -33,6 +35,11 @@ _PREPENDED = rf"(?<={_PREPEND.pattern})(?![\p{{GCB=Control}}\r\n])\X"
 _ASCII_TOKEN = re.compile(r"\w+|.", re.ASCII | re.DOTALL)
 _TOKEN = regex.compile(rf"[{_LETTER}][{_EXTENDED}]*+|\X", regex.DOTALL)
 _PREPENDING_TOKEN = regex.compile(rf"(?:{_WORD.pattern}[{_EXTENDED}]*+(?:{_PREPENDED})?+)++|\X", regex.DOTALL)
+
+_BORDER = re.compile(r"[a-z](?= )", re.IGNORECASE)
+_PART = 10_000
+"""Characters or tokens that are worked on before others have their turn."""
+_new = tuple.__new__  # a named tuple made by its own name takes three times as long
 
 # Appended to a sign that has a word directly behind it. No sign is spelled so: none ends in a bare letter.
 _BEFORE_WORD = "w"
@@ -95,10 +102,13 @@ class TriggerSet:
             self._add(trigger)
         self._fall = self._link()
 
-    def find(self, text: str) -> list[Match]:
-        """Find the matches from left to right, the longest first where several start, none overlapping."""
-        tokens, symbols = _tokens_of(text)
-        starts = self._starts(symbols)
+    def find(self, text: str, pause: Pause | None = None) -> list[Match]:
+        """Find the matches from left to right, the longest first where several start, none overlapping.
+
+        *pause* is called after each part of the work, a few milliseconds of it.
+        """
+        tokens, symbols = _tokens_of(text, pause)
+        starts = self._starts(symbols, pause)
         if not starts:
             return []
         offsets = list(accumulate(map(len, tokens), initial=0))
@@ -108,11 +118,11 @@ class TriggerSet:
             if index >= free:
                 count, trigger = starts[index]
                 free = index + count
-                matches.append(Match(offsets[index], offsets[free], trigger))
+                matches.append(_new(Match, (offsets[index], offsets[free], trigger)))
         return matches
 
     def _add(self, trigger: str) -> None:
-        symbols = _tokens_of(trigger.strip())[1]
+        symbols = _tokens_of(trigger.strip(), None)[1]
         is_word = _Kinds()
         node, before_word = 0, False
         for symbol in reversed(symbols):
@@ -143,35 +153,55 @@ class TriggerSet:
                     self._ends[child] = self._ends[fall[child]]
         return fall
 
-    def _starts(self, symbols: list[str]) -> dict[int, tuple[int, str]]:
+    def _starts(self, symbols: list[str], pause: Pause | None) -> dict[int, tuple[int, str]]:
         """Give, last first, the tokens at which a trigger starts, with the longest one's token count and name."""
         edges, ends, fall, known, is_word = self._edges, self._ends, self._fall, self._known, _Kinds()
         starts: dict[int, tuple[int, str]] = {}
         node, behind, last = 0, len(symbols), len(symbols) - 1
-        before_word = False
-        for index in reversed([index for index, symbol in enumerate(symbols) if symbol in known]):
-            symbol = symbols[index]
-            here_word = known[symbol]
-            if index + 1 != behind:
-                node, before_word = 0, index < last and is_word[symbols[index + 1]]
-            if before_word and not here_word:
-                symbol += _BEFORE_WORD
-            child = edges[node].get(symbol)
-            while child is None and node:
-                node = fall[node]
+        for stop in range(len(symbols), 0, -_PART):
+            start = max(stop - _PART, 0)
+            part = [index for index, symbol in enumerate(symbols[start:stop], start) if symbol in known]
+            for index in reversed(part):
+                symbol = symbols[index]
+                here_word = known[symbol]
+                if index + 1 != behind:
+                    node = 0
+                if not here_word and index < last and is_word[symbols[index + 1]]:
+                    symbol += _BEFORE_WORD
                 child = edges[node].get(symbol)
-            node, behind, before_word = child or 0, index, here_word
-            end = ends[node]
-            if end is not None and (here_word or not index or not is_word[symbols[index - 1]]):
-                starts[index] = end
+                while child is None and node:
+                    node = fall[node]
+                    child = edges[node].get(symbol)
+                node, behind = child or 0, index
+                end = ends[node]
+                if end is not None and (here_word or not index or not is_word[symbols[index - 1]]):
+                    starts[index] = end
+            if pause is not None:
+                pause()
         return starts
 
 
-def _tokens_of(text: str) -> tuple[list[str], list[str]]:
+def _tokens_of(text: str, pause: Pause | None) -> tuple[list[str], list[str]]:
     """Cut *text* into tokens; give them as they are (or with the same lengths) and folded."""
     if text.isascii() and "\r\n" not in text:
-        tokens = _ASCII_TOKEN.findall(text.lower())
+        tokens = _found(_ASCII_TOKEN.findall, text.lower(), pause)
         return tokens, tokens
     pattern = _PREPENDING_TOKEN if _PREPEND.search(text) else _TOKEN
-    tokens = pattern.findall(text)
+    tokens = _found(pattern.findall, text, pause)
     return tokens, list(map(_Folds().__getitem__, tokens))
+
+
+def _found(findall: Callable[[str, int, int], list[str]], text: str, pause: Pause | None) -> list[str]:
+    """Find the tokens of *text* part by part; a part ends at a space behind a letter, where tokens end in any case."""
+    tokens: list[str] = []
+    start = 0
+    while start < len(text):
+        end = min(start + _PART, len(text))
+        if end < len(text):
+            border = _BORDER.search(text, end)
+            end = border.end() if border else len(text)
+        tokens += findall(text, start, end)
+        start = end
+        if pause is not None:
+            pause()
+    return tokens

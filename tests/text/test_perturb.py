@@ -272,8 +272,8 @@ def test_a_seed_gives_the_text_it_always_gave() -> None:
     made = {technique: changed("phonetics", technique, "medium", 3) for technique in TECHNIQUES}
     assert {
         "leetspeak": "p#on37i($",
-        "unicode": "\u03c1\u04bbo\u057c\u0435ti\u0441s",
-        "zwj": "p\u200bh\u200bon\ufeffe\u200cti\u200bcs",
+        "unicode": "\u2ca3\u0570\U0001042c\u0578etic\u0455",
+        "zwj": "p\ufeffh\u200do\u200dn\u200betic\u200bs",
         "mixedcase": "PhOnEtIcS",
         "phonetic": "fonetiks",
         "random": "p#on3+i(5",
