@@ -26,19 +26,21 @@ sys.path.insert(0, str(ROOT))
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 from app.text.context import CONTEXTS, EARLIER_HEAD, EARLIER_TAIL, detect, earlier_shares
 from app.text.features import ASKS, OBJECTS, Extractor
 from app.text.signs import SIGNS
 from app.text.tokens import grams, is_spaceless, words
+from app.text.weights import tone_share
 
 Row = dict[str, Any]
 DATA = ROOT / "tests/data/contexts"
 MODEL = ROOT / "app/text/context.json"
-GROUP_L2, WORD_L2 = 3.0, 1.6
-"""How strongly weights are drawn to where they start: groups and signs, single words."""
-PRIOR = 0.7
+VECTORS = ROOT / "scripts/vectors.npz"
+GROUP_L2, WORD_L2, MEANING_L2 = 3.0, 1.6, 1.0
+"""How strongly weights are drawn to where they start: groups and signs, single words, what words mean."""
+PRIOR = 0.5
 """Where a group's weight starts for the context it is named after."""
 EARLIER = (0.5, 0.25)
 """How much earlier messages count for a short message, and for a long one."""
@@ -140,11 +142,27 @@ def vocabulary(data: list[Row]) -> tuple[list[str], list[str]]:
     return sorted(chosen), sorted(first for first, names in firsts.items() if len(names) > 1 and first)
 
 
+class Meanings:
+    """What common English words mean, as vectors (scripts/build_vectors.py)."""
+
+    def __init__(self) -> None:
+        with np.load(VECTORS) as data:
+            self.places = {word: place for place, word in enumerate(str(data["words"]).split())}
+            vectors = data["vectors"].astype(float)
+        self.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        self.width = vectors.shape[1]
+
+    def tone(self, tones: list[str]) -> np.ndarray:
+        """Give what some words mean together."""
+        return tone_share(len(tones)) * self.vectors[[self.places[word] for word in tones]].sum(axis=0)
+
+
 class Features:
     """The features that some training messages give rise to, and the matrices of them."""
 
     def __init__(self, data: list[Row]) -> None:
         groups = lexicon()
+        self.meanings = Meanings()
         chosen, firsts = vocabulary(data)
         self.groups = list(groups)
         self.entries = groups | {f"word {pattern}": [pattern] for pattern in chosen}
@@ -152,27 +170,31 @@ class Features:
         self.shared = len(self.names)
         self.names += [*(f"word {pattern}" for pattern in chosen), *(f"first {first}" for first in firsts)]
         self.numbers = {name: number for number, name in enumerate(self.names)}
-        self.extractor = Extractor(self.entries, self.numbers)
+        self.extractor = Extractor(self.entries, self.numbers, self.meanings.places)
 
     def matrix(self, data: Iterable[Row]) -> csr_matrix:
-        """Give the features of messages; those of earlier messages are added with their share."""
+        """Give the features of messages, then what they mean; those of earlier messages are added with their share."""
+        tones: list[np.ndarray] = []
         values: list[float] = []
         columns: list[int] = []
         ends = [0]
         for row in data:
             summed: dict[int, float] = defaultdict(float)
-            self._add(row["text"], 1.0, summed)
+            tones.append(np.zeros(self.meanings.width))
+            self._add(row["text"], 1.0, summed, tones[-1])
             history = [message["content"] for message in row.get("history") or ()]
             for text, share in earlier_shares(row["text"], history, EARLIER):
-                self._add(text, share, summed, head=EARLIER_HEAD, tail=EARLIER_TAIL)
+                self._add(text, share, summed, tones[-1], head=EARLIER_HEAD, tail=EARLIER_TAIL)
             for number in sorted(summed):
                 columns.append(number)
                 values.append(summed[number])
             ends.append(len(columns))
-        return csr_matrix((values, columns, ends), shape=(len(ends) - 1, len(self.names)))
+        shown = csr_matrix((values, columns, ends), shape=(len(ends) - 1, len(self.names)))
+        return hstack([shown, csr_matrix(np.array(tones))]).tocsr()
 
-    def _add(self, text: str, share: float, summed: dict[int, float], **clip: int) -> None:
+    def _add(self, text: str, share: float, summed: dict[int, float], tone: np.ndarray, **clip: int) -> None:
         found = self.extractor.extract(text, **clip)
+        tone += share * self.meanings.tone(found.tones)
         for number in found.present:
             summed[number] += share
         for number, strength in found.strengths.items():
@@ -202,13 +224,14 @@ def labels(data: list[Row]) -> np.ndarray:
 def fit(features: Features, data: list[Row]) -> tuple[np.ndarray, np.ndarray]:
     """Find the weights and biases: multinomial logistic regression, drawn to where the weights start."""
     known, target = features.matrix(data), np.eye(len(CONTEXTS))[labels(data)]
-    count, width = len(features.names), len(CONTEXTS)
+    count, width = len(features.names) + features.meanings.width, len(CONTEXTS)
     start = np.zeros((count, width))
     for number, name in enumerate(features.names):
         if name.split(".")[0] in CONTEXTS and name in features.entries:
             start[number, CONTEXTS.index(name.split(".")[0])] = PRIOR
     pull = np.full((count, 1), WORD_L2)
     pull[: features.shared] = GROUP_L2
+    pull[len(features.names) :] = MEANING_L2
     turned = known.T.tocsr()
 
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -289,7 +312,10 @@ def write(features: Features, weights: np.ndarray, bias: np.ndarray, temperature
         "groups": {},
         "signs": {},
         "words": {},
+        "tones": {},
     }
+    tones = np.round(features.meanings.vectors @ weights[len(features.names) :] * UNIT).astype(int)
+    model["tones"] = {word: tones[place].tolist() for word, place in features.meanings.places.items()}
     for number, name in enumerate(features.names):
         row = [int(value) for value in whole[number]]
         if name in features.groups:
@@ -299,7 +325,7 @@ def write(features: Features, weights: np.ndarray, bias: np.ndarray, temperature
         elif not name.startswith("word ") and max(map(abs, row)) >= 5:
             model["signs"][name] = row
     MODEL.write_text(json.dumps(model, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
-    kinds = ", ".join(f"{len(model[kind])} {kind}" for kind in ("groups", "signs", "words"))
+    kinds = ", ".join(f"{len(model[kind])} {kind}" for kind in ("groups", "signs", "words", "tones"))
     print(f"{MODEL.name}: {MODEL.stat().st_size} bytes, {kinds}")
 
 
@@ -316,7 +342,7 @@ def main() -> None:
         scores = np.array([[score for _, score, _ in detection.scores] for detection in found])
         report("set apart", apart, scores, json.loads(MODEL.read_text(encoding="utf-8"))["temperature"])
         return
-    data, extra = rows("train.jsonl"), rows("train_extra.jsonl")
+    data, extra = rows("train.jsonl"), rows("train_extra.jsonl", "train_more.jsonl")
     scores = cross_validate(data, extra)
     temperature = temperature_of(scores, labels(data))
     right = report("cross-validation", data, scores, temperature)

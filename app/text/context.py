@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
+from operator import itemgetter
 from typing import NamedTuple
 
 from .features import Found, Pattern
@@ -92,14 +93,15 @@ def _shares(scores: list[float]) -> list[float]:
 
 def _strongest(model: Weights, texts: list[tuple[Found, float]], best: int) -> tuple[Evidence, ...]:
     """Give the patterns that spoke for a context most; a pattern that showed several features counts by their sum."""
-    pieces: dict[tuple[Pattern, str], float] = {}
-    for place, (found, share) in enumerate(texts):
-        source = "history" if place else "current"
-        for margin, pattern in model.margins(found, best):
-            key = (pattern, source)
-            pieces[key] = pieces.get(key, 0.0) + share * margin
-    strong = nlargest(_MAX_EVIDENCE, pieces, key=pieces.__getitem__)
-    return tuple(Evidence(_named(pattern), source) for pattern, source in strong)
+    found: list[tuple[float, Pattern, str]] = []
+    for source, part in (("current", texts[:1]), ("history", texts[1:])):
+        pieces: dict[Pattern, float] = {}
+        for shown, share in part:
+            for margin, pattern in model.margins(shown, best):
+                pieces[pattern] = pieces.get(pattern, 0.0) + share * margin
+        found += [(margin, pattern, source) for pattern, margin in pieces.items()]
+    strong = nlargest(_MAX_EVIDENCE, found, key=itemgetter(0))
+    return tuple(Evidence(_named(pattern), source) for _, pattern, source in strong)
 
 
 def _named(pattern: Pattern) -> str:

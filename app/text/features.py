@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from math import log2
 from typing import NamedTuple
@@ -19,7 +19,7 @@ OBJECTS = ("code", "creative", "analytical", "chaotic", "trap")
 """Kinds of things that can be asked for; a trap is one that has everyday meanings too."""
 ASKS = ("lead.make", "lead.ask", "lead.follow", "analytical.explain", "analytical.evaluate", "creative.make")
 """Groups of words that ask for something when they come early."""
-_HEAD, _TAIL = 500, 200
+_HEAD, _TAIL = 400, 150
 """Characters at both ends of a message whose words are looked at."""
 _SIGN_HEAD, _SIGN_TAIL = 300, 100
 """Characters at both ends that are searched for signs."""
@@ -35,11 +35,19 @@ Pattern = str | tuple[str, ...]
 
 
 class Found(NamedTuple):
-    """Features by number: those that are simply there, those with a strength, and the patterns that showed them."""
+    """What a text shows.
+
+    Attributes:
+        present: features by number that are simply there.
+        strengths: of those that are there more or less.
+        patterns: that showed them.
+        tones: words that have a tone.
+    """
 
     present: set[int]
     strengths: dict[int, float]
     patterns: list[tuple[Pattern, Numbers]]
+    tones: list[str]
 
 
 class Extractor:
@@ -48,10 +56,14 @@ class Extractor:
     Args:
         entries: of the lexicon, by feature name.
         numbers: of all features, by name. What is not in it is not extracted.
+        tones: words that have a tone.
     """
 
-    def __init__(self, entries: Mapping[str, Iterable[str]], numbers: Mapping[str, int]) -> None:
+    def __init__(
+        self, entries: Mapping[str, Iterable[str]], numbers: Mapping[str, int], tones: Collection[str] = ()
+    ) -> None:
         self._numbers = numbers
+        self._tones = frozenset(tones)
         self._lexicon = Lexicon({numbers[name]: patterns for name, patterns in entries.items()})
         self._more = [
             (number, numbers[f"more {name}"]) for name, number in numbers.items() if f"more {name}" in numbers
@@ -73,11 +85,12 @@ class Extractor:
         patterns: list[tuple[Pattern, Numbers]] = [*known.items()]
         patterns += self._lexicon.phrases(tokens).items()
         patterns += self._lexicon.grams(lower).items()
-        counts = Counter(chain.from_iterable(numbers for _, numbers in patterns))
-        found = Found(set(counts), self._repeated(counts), patterns)
+        counts = Counter(chain.from_iterable([numbers for _, numbers in patterns]))
+        toned = distinct & self._tones
+        found = Found(set(counts), self._repeated(counts), patterns, sorted(toned))
         self._add_opening(tokens[:_OPENING], known, found)
         ends = clipped(text, _SIGN_HEAD, _SIGN_TAIL)
-        for name, strength in signs(ends, tokens, distinct, distinct.difference(known)):
+        for name, strength in signs(ends, tokens, distinct, distinct.difference(known, toned)):
             if (number := self._numbers.get(name)) is not None:
                 if strength == 1.0:
                     found.present.add(number)

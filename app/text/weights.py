@@ -1,7 +1,8 @@
 """The fitted linear model: how much each feature of a message speaks for each context.
 
 ``context.json`` holds it in hundredths: ``groups`` of hand-written words, ``words`` that were learned on their own,
-and ``signs``, which are all other features; each with its weights in the order of ``contexts``.
+and ``signs``, which are all other features; each with its weights in the order of ``contexts``. ``tones`` are what
+common English words say by what they mean, learned or not; a text's tone is their sum over the root of their number.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from math import sqrt
 from typing import Any
 
 from .features import Extractor, Found, Numbers, Pattern
 
-__all__ = ["Weights", "shipped"]
+__all__ = ["Weights", "shipped", "tone_share"]
 
 _UNIT = 0.01
 _LEAST = 0.05
@@ -45,7 +47,10 @@ class Weights:
         for word, row in data["words"].items():
             rows[f"word {word}"] = row
             entries[f"word {word}"] = [word]
-        self.extractor = Extractor(entries, {name: number for number, name in enumerate(rows)})
+        self._tones: dict[str, tuple[float, ...]] = {
+            word: tuple(weight * _UNIT for weight in row) for word, row in data["tones"].items()
+        }
+        self.extractor = Extractor(entries, {name: number for number, name in enumerate(rows)}, self._tones)
         self._rows = [tuple(weight * _UNIT for weight in row) for row in rows.values()]
         self._margins = [_Margins(self._rows, column) for column in range(len(self.contexts))]
 
@@ -55,12 +60,27 @@ class Weights:
         rows = [table[number] for number in found.present]
         for number, strength in found.strengths.items():
             rows.append(tuple([strength * weight for weight in table[number]]))
+        if found.tones:
+            tones, part = self._tones, tone_share(len(found.tones))
+            columns = zip(*[tones[word] for word in found.tones], strict=True)
+            rows.append(tuple([part * sum(column) for column in columns]))
         return [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * len(self.contexts)
 
     def margins(self, found: Found, column: int) -> list[tuple[float, Pattern]]:
         """Give the patterns that say more for one context than for the average one, with how much."""
         known = self._margins[column]
-        return [(margin, pattern) for pattern, numbers in found.patterns if (margin := known[numbers]) > _LEAST]
+        said = [(margin, pattern) for pattern, numbers in found.patterns if (margin := known[numbers]) > _LEAST]
+        part = tone_share(len(found.tones))
+        for word in found.tones:
+            row = self._tones[word]
+            if (margin := part * (row[column] - sum(row) / len(row))) > _LEAST:
+                said.append((margin, word))
+        return said
+
+
+def tone_share(count: int) -> float:
+    """Tell how much each of *count* toned words says: many say less each."""
+    return 1.0 / sqrt(count + 1)
 
 
 class _Margins(dict[Numbers, float]):

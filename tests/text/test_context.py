@@ -54,7 +54,7 @@ def test_no_set_apart_message_or_family_was_fitted_to() -> None:
     """Neither a text nor a family stands on both sides."""
     fitted = [
         json.loads(line)
-        for name in ("train", "train_extra")
+        for name in ("train", "train_extra", "train_more")
         for line in (DATA / f"{name}.jsonl").read_text().splitlines()
     ]
 
@@ -74,7 +74,7 @@ def test_confidence_is_higher_where_it_is_right() -> None:
     assert sum(hard) / len(hard) >= RIGHT_OF_HARD
 
 
-RIGHT, RIGHT_OF_HARD = 0.87, 0.75
+RIGHT, RIGHT_OF_HARD = 0.88, 0.8
 """Shares that the shipped model reaches; see docs/autotune.md for what they are and are not."""
 
 
