@@ -15,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from . import multiprocess
+from .errors import ConfigurationError
 from .gaps import GAP_BOUNDS
 
 __all__ = ["CONTENT_TYPE", "PREFIX", "Instruments", "instruments"]
@@ -141,9 +142,17 @@ def instruments() -> Instruments:
     """Give the metrics of a new gateway.
 
     Within one process two sets would overwrite each other's values in the shared files, so there is one for all.
+
+    Raises:
+        ConfigurationError: the files cannot be written.
     """
     folder = multiprocess.folder()
     if folder is None or not _is_shared():
         return Instruments()
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    return _shared_instruments()
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return _shared_instruments()
+    except OSError as error:
+        raise ConfigurationError(
+            f"PROMETHEUS_MULTIPROC_DIR: expected a folder that can be written to, got {folder!r} ({error.strerror})"
+        ) from None

@@ -21,6 +21,8 @@ __all__ = ["Metrics", "Queue"]
 _REPORT_EVERY = 5.0
 """Seconds between two looks at the gaps of open streams."""
 _LARGEST = 2**31
+_MOST = 10_000
+"""Finished records that may wait for the ticker."""
 _END_REASONS = frozenset(
     """completed length tool_calls content_filter upstream_error upstream_cut upstream_timeout upstream_empty deadline
     client_disconnected client_stalled rejected draining internal_error""".split()
@@ -73,6 +75,12 @@ class Metrics:
         self._open.pop(record.record_id, None)
         self._finished.append(record)
         self._ticker.add(self)
+        if len(self._finished) >= _MOST and self._adding.acquire(blocking=False):
+            # The ticker does not come, for want of a thread say, and what waits must not fill the memory.
+            try:
+                self._add(_drain(self._finished))
+            finally:
+                self._adding.release()
 
     def answered(self, route: str, status: int) -> None:
         """Count a request that has no record."""

@@ -65,6 +65,8 @@ class Tracing:
             "gen_ai.provider.name": settings.upstream_params,
         }
         self._provider = provider
+        if provider is None and not _has_provider():
+            _exporting()  # now, for the first request should not wait for what this imports
         self._tracers: dict[int, Tracer] = {}
         self._lock = threading.Lock()
 
@@ -211,17 +213,26 @@ def _number(value: Any) -> int | float | None:
     return value if is_number else None
 
 
+def _has_provider() -> bool:
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def _provider() -> TracerProvider:
-    found = trace.get_tracer_provider()
-    if not isinstance(found, trace.ProxyTracerProvider):
-        return found
+    return trace.get_tracer_provider() if _has_provider() else _exporting()()
+
+
+def _exporting() -> Callable[[], TracerProvider]:
+    """Import what sends spans by OTLP; give a function that makes a provider of it."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider as Provider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    name = os.environ.get("OTEL_SERVICE_NAME") or "sluice"
-    # Kept to ourselves: which provider is the process' is for the application to say.
-    provider = Provider(resource=Resource.create({SERVICE_NAME: name}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider
+    def make() -> TracerProvider:
+        name = os.environ.get("OTEL_SERVICE_NAME") or "sluice"
+        # Kept to ourselves: which provider is the process' is for the application to say.
+        provider = Provider(resource=Resource.create({SERVICE_NAME: name}))
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        return provider
+
+    return make

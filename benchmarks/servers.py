@@ -104,7 +104,7 @@ def nginx(upstream: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def gateway(upstream: str, name: str = "sluice", **settings: str) -> Iterator[Server]:
+def gateway(upstream: str, name: str = "sluice", app: str = "wsgi:app", **settings: str) -> Iterator[Server]:
     """Run Sluice as it ships, one gevent worker, with keys and the record, in front of *upstream*."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +120,7 @@ def gateway(upstream: str, name: str = "sluice", **settings: str) -> Iterator[Se
             "SLUICE_GRACEFUL_TIMEOUT": "5",
             **settings,
         }
-        command = [sys.executable, "-m", "gunicorn", "--log-level", "warning", "wsgi:app"]
+        command = [sys.executable, "-m", "gunicorn", "--log-level", "warning", app]
         with _running(command, port, env) as pid:
             time.sleep(1)  # the worker has imported everything before its memory is read
             yield Server(name, pid, f"http://127.0.0.1:{port}{PATH}")

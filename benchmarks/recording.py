@@ -1,0 +1,158 @@
+"""Measure what the record and the metrics cost, beside a gateway without them, and write the figures down.
+
+Usage: recording.py [--runs N] [--no-write]
+
+CPU time of the two gateways under the same load, one after the other, and the parts alone in this process; the least
+of all runs, which is the least disturbed, goes to ``benchmarks/RECORDING.md``. On a busy machine two runs of the first
+differ by more than what is measured; the second hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from app.gaps import Gaps
+from app.journal import Journal
+from app.metrics import Metrics
+from app.record import Record
+from app.stores import RecordTable, Store
+from app.ticker import Ticker
+from benchmarks import report, servers
+from benchmarks.bench import WARM_UP, WORKLOADS, measure
+
+HERE = Path(__file__).resolve().parent
+BUDGET = {"short": 0.10, "paced": 0.02}
+"""What recording and metrics may add to a request of ``short`` and to a chunk of ``paced``."""
+_BATCH = 500
+
+
+def loads(runs: int) -> dict[str, dict[str, float]]:
+    """Give the CPU time per request of ``short`` and per chunk of ``paced``, with and without, in microseconds."""
+    found: dict[str, dict[str, list[float]]] = {name: {"with": [], "without": []} for name in BUDGET}
+    with (
+        servers.pace() as upstream,
+        servers.gateway(upstream) as recorded,
+        servers.gateway(upstream, app="benchmarks.unrecorded:app") as bare,
+    ):
+        for server in (recorded, bare):
+            measure(server, WARM_UP, "chunks")
+        for _, (name, by) in itertools.product(range(runs), found.items()):
+            work = WORKLOADS[name]
+            for kind, server in (("with", recorded), ("without", bare)):
+                by[kind].append(measure(server, work.options, work.per)["cpu_us"])
+                print(name, kind, by[kind][-1], file=sys.stderr, flush=True)
+    return {name: {kind: min(values) for kind, values in by.items()} for name, by in found.items()}
+
+
+def _cost(work: Callable[[], None], count: int, tries: int = 7) -> float:
+    """Give the least CPU time of *work* over several tries, in microseconds for each of its *count* steps."""
+    best = float("inf")
+    for _ in range(tries):
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return best / count * 1e6
+
+
+def _record(number: int) -> Record:
+    record = Record(
+        completion_id=f"chatcmpl-{number}",
+        generation_id=f"gen-{number}",
+        requested_model="pace/one",
+        served_model="pace/one",
+        key_label="bench",
+        request_id=f"req-{number}",
+        pipeline={"autotune": {"detected_context": "code", "confidence": 0.9, "strategy": "adaptive"}},
+        params_used={"temperature": 0.2, "top_p": 0.9, "top_k": 25, "max_tokens": 4096},
+        attempts=[{"status": 200}],
+        first_chunk_ms=12.0,
+        usage={"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6, "cost": 0.001},
+    )
+    record.close("completed")
+    return record
+
+
+def parts() -> dict[str, float]:
+    """Give what each part costs by itself: of a chunk, and of a request, in microseconds."""
+    gaps, metrics = Gaps(), Metrics(Ticker(3600.0), lambda: 0, lambda model: True)
+
+    def note() -> None:
+        for number in range(100_000):
+            gaps.note(number * 0.05)
+
+    def observe() -> None:
+        for record in batch:
+            metrics(record)
+        metrics.flush()
+
+    batch = [_record(number) for number in range(_BATCH)]
+    found = {"a chunk's gap": _cost(note, 100_000), "a request's metrics": _cost(observe, _BATCH)}
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(f"sqlite:///{folder}/records.db")
+        journal = Journal(RecordTable(store), interval=3600.0)
+        numbers = itertools.count()
+
+        def keep() -> None:
+            for record in batch:
+                record.record_id = f"{next(numbers):032x}"
+                journal(record)
+            journal.flush()
+
+        found["a request's record, written"] = _cost(keep, _BATCH)
+        store.close()
+    return found
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """Give the page."""
+    lines = [
+        "# What the record and the metrics cost",
+        "",
+        f"CPU microseconds, on {', '.join(map(str, found['machine'].values()))}.",
+        "",
+    ]
+    lines += ["The least of all runs.", "", "| under load | with | without | share | budget |", "|---|---|---|---|---|"]
+    for name, by in found["loads"].items():
+        unit = "request" if WORKLOADS[name].per == "done" else "chunk"
+        share = by["with"] / by["without"] - 1
+        lines.append(
+            f"| {name}, a {unit} | {by['with']:.1f} | {by['without']:.1f} | {share:+.1%} | {BUDGET[name]:.0%} |"
+        )
+    chunk, metrics, record = found["parts"].values()
+    shares = {
+        "a chunk's gap": (chunk, chunk / found["loads"]["paced"]["without"], BUDGET["paced"]),
+        "a request's record and metrics": (
+            metrics + record,
+            (metrics + record) / found["loads"]["short"]["without"],
+            BUDGET["short"],
+        ),
+    }
+    lines += ["", "| by itself | cost | share of the above without | budget |", "|---|---|---|---|"]
+    lines += [f"| {name} | {cost:.2f} | {share:.2%} | {most:.0%} |" for name, (cost, share, most) in shares.items()]
+    lines += ["", f"Of a request the metrics are {metrics:.2f}, and the record, written to SQLite, {record:.2f}.", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--no-write", action="store_true")
+    options = parser.parse_args()
+    page = markdown({"machine": report.machine(), "parts": parts(), "loads": loads(options.runs)})
+    print(page)
+    if not options.no_write:
+        (HERE / "RECORDING.md").write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
