@@ -1,7 +1,7 @@
 """Measure what single pieces of work cost, as process time, best of five, against their budgets.
 
-Run it by hand on a quiet machine: ``make budgets``. It prints a table in Markdown; nothing is asserted in tests, where
-a busy machine would decide.
+Run it by hand on a quiet machine: ``make budgets``. It writes benchmarks/BUDGETS.md; nothing is asserted in tests,
+where a busy machine would decide.
 """
 
 from __future__ import annotations
@@ -20,12 +20,22 @@ from app.text.context import detect
 from app.text.perturb import perturb_matches
 from app.text.transducer import transform
 from app.text.triggers import TriggerSet
+from benchmarks import report
 
 MB = 1_000_000
 WORDS = (
     "the river kept a mill running and I think we should probably open the gate slowly because it is perhaps better"
     " to let water through than to hold it back however much of it there may be in spring"
 ).split()
+
+
+NASTY = ("1. a\n", "a, I think, is ", "utilize ", "is probably ", "I think ", '"', "`", "$a ", "\n\n", "maybe maybe ")
+"""Texts, repeated, that a rule could take long over."""
+
+
+def of(piece: str) -> str:
+    """Repeat *piece* to a million characters."""
+    return piece * (MB // len(piece))
 
 
 def best(work: Callable[[], object], runs: int = 5) -> float:
@@ -66,7 +76,7 @@ def event(size: int) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table and write it down."""
     text = prose(MB)
     triggers = TriggerSet([f"word{n}" for n in range(150)] + WORDS[:50])
     message = prose(2000)
@@ -87,10 +97,19 @@ def main() -> None:
             for size in (10_000, 100_000)
         ),
         ("STM, 1,000,000 characters", best(lambda: transform(text, modules)), 1.0),
+        *(
+            (f"STM, a million characters of {piece!r}", best(lambda piece=piece: transform(of(piece), modules)), 1.0)
+            for piece in NASTY
+        ),
     ]
-    print("| work | CPU, best of 5 | budget |\n|---|---|---|")
+    lines = ["| work | CPU, best of 5 | budget |", "|---|---|---|"]
     for name, seconds, budget in rows:
-        print(f"| {name} | {seconds * 1000:.3g} ms | {f'{budget * 1000:g} ms' if budget else ''} |")
+        lines.append(f"| {name} | {seconds * 1000:.3g} ms | {f'{budget * 1000:g} ms' if budget else ''} |")
+    where = report.machine()
+    page = f"# What single pieces of work cost\n\nMade by `make budgets`, {where['date']}, {where['processor']}.\n\n"
+    page += "\n".join(lines) + "\n"
+    print(page)
+    (Path(__file__).parent / "BUDGETS.md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
