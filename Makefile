@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types check docs budgets bench fit clean
+.PHONY: run test lint types check docs budgets bench fuzz soak fit clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m app serve
@@ -31,6 +31,15 @@ budgets: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/pip install --quiet -r requirements-bench.txt
 	$(BIN)/python benchmarks/bench.py $(PEERS)
+
+# Feeds what reads foreign bytes with odd ones for eleven minutes; the log and the inputs worth keeping stay here.
+fuzz: $(VENV)/.dev
+	$(BIN)/pip install --quiet -r requirements-fuzz.txt
+	$(BIN)/python benchmarks/fuzz.py --keep
+
+# Five hundred mixed streams with faults for twenty minutes: nothing may grow, nothing be lost.
+soak: $(VENV)/.dev
+	$(BIN)/python benchmarks/soak.py --keep
 
 # Fits AutoTune's model anew from the labelled messages; the result is the same to the byte.
 fit: $(VENV)/.dev
