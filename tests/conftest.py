@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ Change = Callable[[Flask], None]
 
 QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say something."}]}
 
+
+# Whoever runs the tests in the background has Ctrl-C ignored, and what the tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NEEDS = {
     "nginx": lambda item: "nginx" in item.name or "nginx" in getattr(item, "fixturenames", ()),

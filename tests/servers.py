@@ -42,7 +42,9 @@ ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT = 30.0
 """Seconds a process may take to come up; generous, for machines that are busy."""
 
-_OWN_NAMES = re.compile(r"(SLUICE|OPENROUTER|GUNICORN|FLASK)_.*|BIND|WEB_CONCURRENCY|(HTTPS?|ALL|NO)_PROXY", re.I)
+_OWN_NAMES = re.compile(
+    r"(SLUICE|OPENROUTER|GUNICORN|FLASK|PROMETHEUS)_.*|BIND|WEB_CONCURRENCY|(HTTPS?|ALL|NO)_PROXY", re.I
+)
 
 
 class StartError(RuntimeError):

@@ -289,7 +289,7 @@ def test_an_operators_folder_is_emptied_at_the_start(tmp_path: Path, monkeypatch
 
 def test_a_folder_is_the_servers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reload keeps the folder; one that another server named is not taken over."""
-    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")  # noted as not there before, so that nothing is left of it
     multiprocess.prepare()
     first = multiprocess.folder()
     multiprocess.prepare()
