@@ -233,6 +233,7 @@ def test_a_worker_ticks_on_whatever_its_database_does(load_upstream: DemoUpstrea
         load = Load(gateway.url, threads=2)
         load.start()
         wait_until(lambda: len(load.asked) > 10, 30)
+        wait_until(lambda: asked("/v1/metadata/events")["data"], 30)  # there is a table to lock
         asked("/slip")
         with locked(database_url):
             before = len(load.asked)
