@@ -48,10 +48,12 @@ control_socket_disable = True
 
 # Should someone switch it on: neither addresses nor query strings.
 access_log_format = '%(t)s "%(m)s %(U)s %(H)s" %(s)s %(B)s %(L)s s'
-# What gunicorn itself has to say, in the format of the gateway's log.
-if os.environ.get("SLUICE_LOG_FORMAT") == "json":
-    logger_class = "app.server_log.JsonLogger"
-
 # The hooks: open streams end properly at a shutdown, and all workers count into the same metrics.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from app.gunicorn import *  # noqa: E402, F403
+
+if os.environ.get("SLUICE_LOG_FORMAT") == "json":
+    # What gunicorn itself has to say, in the format of the gateway's log.
+    from app.server_log import JsonLogger as logger_class  # noqa: F401
+for _name in [name for name in sys.modules if name.partition(".")[0] == "app"]:
+    del sys.modules[_name]  # the master has what it needs; workers load everything anew after a reload

@@ -4,7 +4,7 @@ They tell each worker's streams of a shutdown, so that every one of them gets it
 ``graceful_timeout`` is over, and let all workers count into the same metrics. gevent's patching, if used, belongs
 before this import.
 
-NOTE: this module runs in gunicorn's master process too, so what it imports at its top is not loaded anew by a reload.
+NOTE: this module runs in gunicorn's master process too, so what it imports at its top a reload may not load anew.
 """
 
 from __future__ import annotations

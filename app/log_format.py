@@ -1,6 +1,6 @@
 """How a line of the log looks: text for people, or JSON for machines.
 
-NOTE: gunicorn's master process loads this module for its own log, so what it imports is not loaded anew by a reload.
+NOTE: gunicorn's master process loads this module for its own log: it imports as little as can be.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ prompt, an answer or a key. This module imports OpenTelemetry and is itself impo
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -65,8 +66,11 @@ class Tracing:
             "gen_ai.provider.name": settings.upstream_params,
         }
         self._provider = provider
+        self._own: Any = None
         if provider is None and not _has_provider():
             _exporting()  # now, for the first request should not wait for what this imports
+        # Registered before the records' writer is, and so called after it: a collector that is away takes seconds.
+        atexit.register(self.close)
         self._tracers: dict[int, Tracer] = {}
         self._lock = threading.Lock()
 
@@ -78,15 +82,26 @@ class Tracing:
             log.error("a request cannot be traced: %s", told(error))
             return None
 
+    def close(self) -> None:
+        """Send what has not been sent, if the provider is ours."""
+        if self._own is not None:
+            self._own.shutdown()
+
     @property
     def tracer(self) -> Tracer:
         """This process' tracer; made after a fork, for exporters have threads."""
         found = self._tracers.get(os.getpid())
         if found is None:
             with self._lock:
-                provider = self._provider or _provider()
+                provider = self._provider or self._found()
                 found = self._tracers.setdefault(os.getpid(), provider.get_tracer("sluice", version()))
         return found
+
+    def _found(self) -> Any:
+        if _has_provider():
+            return trace.get_tracer_provider()
+        self._own = _exporting()()
+        return self._own
 
 
 class RequestTrace:
@@ -217,21 +232,17 @@ def _has_provider() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
-def _provider() -> TracerProvider:
-    return trace.get_tracer_provider() if _has_provider() else _exporting()()
-
-
-def _exporting() -> Callable[[], TracerProvider]:
+def _exporting() -> Callable[[], Any]:
     """Import what sends spans by OTLP; give a function that makes a provider of it."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider as Provider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    def make() -> TracerProvider:
+    def make() -> Any:
         name = os.environ.get("OTEL_SERVICE_NAME") or "sluice"
         # Kept to ourselves: which provider is the process' is for the application to say.
-        provider = Provider(resource=Resource.create({SERVICE_NAME: name}))
+        provider = Provider(resource=Resource.create({SERVICE_NAME: name}), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         return provider
 

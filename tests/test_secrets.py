@@ -240,6 +240,7 @@ def test_no_mark_is_kept_or_shown(upstream: DemoUpstream, collector: Collector, 
         found["traces"] = b"".join(collector.bodies)
         found["log"] = gateway.log().encode()
     assert b"leaky.py" in found["log"]
+    assert b"detach" not in found["log"]
     assert count == found["log"].count(b'"end_reason"')
     assert {"records.db", "records.db-wal"} <= set(found)
     assert [] == leaks(found)
