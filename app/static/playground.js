@@ -156,13 +156,13 @@ async function rateAnswer({ completion }, rating) {
 }
 
 /** Send a rating; an answer that has only just ended may not be recorded yet. */
-async function rated(body, tries = 3) {
+async function rated(body, pause = 200) {
   try {
     await ask(session, "v1/feedback", { body });
   } catch (error) {
-    if (error.status !== 404 || tries === 1) throw error;
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    await rated(body, tries - 1);
+    if (error.status !== 404 || pause > 5000) throw error;
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    await rated(body, 2 * pause);
   }
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from app.demo import DemoUpstream
 from tests.servers import GunicornGateway
@@ -22,6 +22,11 @@ window.__ran = [];
 for (const name of ["alert", "confirm", "prompt"]) window[name] = (...words) => { window.__ran.push(words.join()); };
 """
 """Notes what the policy had to stop, and what a payload of the tests would call; runs before the page's own scripts."""
+
+PATIENCE = 60_000
+"""Milliseconds that a page may take for a step, at most: each wait ends as soon as what it waits for is there."""
+
+expect.set_options(timeout=PATIENCE)
 
 DESK = {"width": 1280, "height": 800}
 OpenPage = Callable[..., Page]
@@ -73,7 +78,7 @@ def open_page(browser: Browser, gateway: GunicornGateway) -> Iterator[OpenPage]:
         context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options})
         context.add_init_script(_WATCH)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto((url or gateway.url) + path)
         opened.append(page)
@@ -85,6 +90,14 @@ def open_page(browser: Browser, gateway: GunicornGateway) -> Iterator[OpenPage]:
         page.context.close()
     assert [] == failures
     assert [] == violations, "the pages themselves keep to their Content-Security-Policy"
+
+
+def wait_for_the_end(page: Page, answers: int = 1) -> None:
+    """Wait until so many answers are on the page, each drawn to its end, and the next message can be sent."""
+    expect(page.locator(".answer")).to_have_count(answers)
+    expect(page.locator(".answer[aria-busy]")).to_have_count(0)
+    expect(page.locator(".answer .actions:not([hidden])")).to_have_count(answers)
+    expect(page.locator("#send")).to_be_visible()
 
 
 def serious(page: Page) -> list[str]:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
 from app.demo import DemoUpstream
 from tests.clients.environments import NODE, environment
 from tests.conftest import Served
-from tests.pages.conftest import OpenPage
+from tests.pages.conftest import OpenPage, wait_for_the_end
 from tests.servers import clean_environ
 
 HARD = 'It\'s "quoted" $HOME `date` \\n 50% ünïcödé 🙂 </script>\nsecond line\t!'
@@ -49,7 +48,7 @@ def test_the_snippets_ask_what_the_page_asked(
     upstream.play([{"text": "Sure, I think so."}], times=None)
     page.fill("#message", HARD)
     page.press("#message", "Enter")
-    expect(page.locator("#send")).to_be_visible()
+    wait_for_the_end(page)
     asked = _last(upstream)
     page.click("text=Copy as code >> visible=true")
     for language in ("curl", "python", "node"):
@@ -57,7 +56,9 @@ def test_the_snippets_ask_what_the_page_asked(
         snippet = page.locator("#snippet code").text_content() or ""
         assert "right-key" not in snippet
         env = clean_environ({"SLUICE_KEY": "right-key", "no_proxy": "127.0.0.1"})
-        done = subprocess.run(command(language, snippet, tmp_path), env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command(language, snippet, tmp_path), env=env, capture_output=True, text=True, timeout=300
+        )
         assert (0, "") == (done.returncode, done.stderr if language != "curl" else "")
         assert "think so" in done.stdout if language != "curl" else "[DONE]" in done.stdout or "think so" in done.stdout
         assert asked == _last(upstream), language
