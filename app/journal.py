@@ -123,7 +123,16 @@ class Journal:
         self._is_closing = True
         self._wake.set()
         if self._pid == os.getpid() and not self.flush():
-            log.error("records lost at the end of the process: %d (%s)", len(self._queue), self.failure)
+            log.error("records lost at the end of the process: %d (%s)", self._give_up(), self.failure)
+
+    def _give_up(self) -> int:
+        """Drop what waits, so that closing again neither waits for it nor tells of it; give how many they were."""
+        with self._writing:
+            lost = len(self._queue)
+            self._queue.clear()
+            self.waiting_bytes = 0
+        self.dropped += lost
+        return lost
 
     def _begin_anew(self) -> None:
         """Leave to the parent process what was its own when it forked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from hypothesis import HealthCheck, settings
 from werkzeug.serving import make_server
 
 from app import create_app, create_blueprint
@@ -29,6 +31,12 @@ QUESTION = {"model": "test/model", "messages": [{"role": "user", "content": "Say
 
 # Whoever runs the tests in the background has Ctrl-C ignored, and what the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A slow machine is no fault. What CI checks is the same every time; a developer's machine looks for new examples.
+settings.register_profile(
+    "sluice", deadline=None, derandomize="CI" in os.environ, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("sluice")
 
 NEEDS = {
     "nginx": lambda item: "nginx" in item.name or "nginx" in getattr(item, "fixturenames", ()),
@@ -92,6 +100,7 @@ class Served:
         self.gateway.upstream.close()
         if self.gateway.journal is not None:
             self.gateway.journal.close()  # before its database's folder is removed
+            atexit.unregister(self.gateway.journal.close)  # a request that is still open ends into a closed journal
 
 
 @pytest.fixture

@@ -219,6 +219,25 @@ def test_a_forked_child_writes_its_own_records_only(monkeypatch: pytest.MonkeyPa
     journal.close()
 
 
+def test_what_was_given_up_is_told_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing again, as at the end of a process, neither waits for it nor tells of it; what came later is told."""
+    table = Table()
+    table.away = True
+    journal = Journal(table, interval=60)  # type: ignore[arg-type]
+    monkeypatch.setattr(journal, "flush", lambda: Journal.flush(journal, 0.05))
+    journal(record("1"))
+    for _ in range(2):
+        journal.close()
+    assert (0, 1, 0) == (len(journal), journal.dropped, journal.waiting_bytes)
+
+    for name in ("2", "3"):
+        journal(record(name))
+    journal.close()
+    told = [words for words in caplog.messages if "lost" in words]
+    assert [f"records lost at the end of the process: {number} (away)" for number in (1, 2)] == told
+    assert 3 == journal.dropped
+
+
 def test_the_end_of_a_process_writes_what_waits(tmp_path: Path) -> None:
     """Without a server's help, in a process that just ends."""
     source = f"""

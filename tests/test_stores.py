@@ -395,7 +395,7 @@ def test_percentiles_are_within_five_percent(times: list[float], share: float) -
     found = percentile(buckets, share)
 
     assert found is not None
-    assert abs(found - exact) <= max(0.05 * exact, 0.06)
+    assert abs(found - exact) <= max(0.05 * exact, 0.06) + 1e-9 * exact  # as exact as floats are
 
 
 def test_no_times_have_no_percentile_and_zero_has_one() -> None:
