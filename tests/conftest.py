@@ -89,7 +89,7 @@ class Served:
 
     def record(self, number: int = 1) -> Record:
         """Wait for the record with this number, counted from 1, and give it."""
-        wait_until(lambda: len(self.records) >= number, 10, f"record {number}")
+        wait_until(lambda: len(self.records) >= number, what=f"record {number}")
         return self.records[number - 1]
 
     def stop(self) -> None:

@@ -11,6 +11,8 @@ import venv
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.clock import PATIENCE
+
 from .servers import ROOT
 
 __all__ = ["Installed", "install"]
@@ -51,6 +53,6 @@ def _environment(folder: Path) -> Path:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20 * PATIENCE, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} gave {done.returncode}:\n{done.stdout}\n{done.stderr}")

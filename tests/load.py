@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.clock import PATIENCE
 from tests.servers import BodyCut, open_stream
 
 __all__ = ["KEY", "Asked", "Load"]
@@ -74,7 +75,7 @@ class Load:
         """Ask nothing more and wait for what is under way."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(PATIENCE)
 
     def _run(self, number: int) -> None:
         chance = random.Random(number)
@@ -110,16 +111,16 @@ class Load:
         if way == "send":
             self._send(headers, json.dumps(body))
             return
-        with open_stream(f"{self.url}/v1/chat/completions", body, headers, timeout=20) as response:
+        with open_stream(f"{self.url}/v1/chat/completions", body, headers) as response:
             if response.status == 503:
                 asked.reasons |= {"rejected", "draining"}
             if way == "first":
-                response.next_event(20)
+                response.next_event()
             elif way == "some":
                 for _ in range(6):
-                    response.next_event(20)
+                    response.next_event()
             else:
-                text = response.read(20)
+                text = response.read()
                 asked.reasons |= {"draining"} if b"draining" in text else set()
 
     def _send(self, headers: dict[str, str], body: str) -> None:
@@ -127,5 +128,5 @@ class Load:
         parts = urlsplit(self.url)
         lines = {"Host": parts.netloc, "Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        with socket.create_connection((parts.hostname or "", parts.port or 0), 10) as sock:
+        with socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE) as sock:
             sock.sendall(f"POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n{body}".encode())

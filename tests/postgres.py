@@ -42,7 +42,7 @@ class PostgreSQL:
         self._run(
             ["pg_ctl", "-D", "data", "-l", "log", "-w", "-o", options, "start"], stdin=subprocess.DEVNULL, quiet=True
         )
-        wait_until(self._answers, 30, "the PostgreSQL server")
+        wait_until(self._answers, what="the PostgreSQL server")
         return self
 
     def stop(self, mode: str = "fast") -> None:

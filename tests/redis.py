@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import redis
 
+from tests.clock import PATIENCE
 from tests.servers import Process, clean_environ, free_port
 
 __all__ = ["RedisServer"]
@@ -24,7 +25,7 @@ class RedisServer:
     def __init__(self, folder: Path) -> None:
         self._folder, self.port = folder, free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.client: Any = redis.Redis(port=self.port, socket_timeout=5)
+        self.client: Any = redis.Redis(port=self.port, socket_timeout=PATIENCE)
         self._process: Process | None = None
 
     def start(self) -> Self:

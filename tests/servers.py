@@ -5,8 +5,10 @@ Nothing here waits by sleeping alone: every wait looks at a condition and has a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -22,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
+
+from tests.clock import PATIENCE
 
 __all__ = [
     "ROOT",
@@ -39,7 +43,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parent.parent
 
-START_TIMEOUT = 30.0
+START_TIMEOUT = 2 * PATIENCE
 """Seconds a process may take to come up; generous, for machines that are busy."""
 
 _OWN_NAMES = re.compile(
@@ -55,7 +59,7 @@ class BodyCut(ConnectionError):
     """A response body ended before its framing said so."""
 
 
-def wait_until(condition: Callable[[], Any], timeout: float = 10.0, what: str = "the condition") -> Any:
+def wait_until(condition: Callable[[], Any], timeout: float = PATIENCE, what: str = "the condition") -> Any:
     """Look at *condition* until it holds, and give what it gave.
 
     Raises:
@@ -70,9 +74,14 @@ def wait_until(condition: Callable[[], Any], timeout: float = 10.0, what: str = 
 
 
 def free_port() -> int:
-    """Find a port that nothing listens on, for programs that cannot be told to choose one themselves."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """Find a port that nothing listens on, for programs that cannot be told to choose one themselves.
+
+    It is none of those that the system gives to sockets that ask for any, so that none of them takes it meanwhile.
+    """
+    for port in random.sample(range(12_000, 32_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("a hundred ports were taken")
 
 
 def clean_environ(env: Mapping[str, str | None]) -> dict[str, str]:
@@ -140,7 +149,7 @@ class Process:
                 raise StartError(f"no {pattern!r} in the output of pid {self.pid}:\n{''.join(self._lines)}")
             return found
 
-    def stop(self, sign: int = signal.SIGTERM, timeout: float = 10.0) -> int:
+    def stop(self, sign: int = signal.SIGTERM, timeout: float = PATIENCE) -> int:
         """Send *sign*, wait, kill what is left of the group after *timeout* seconds; give the exit status."""
         if self.popen.poll() is None:
             self.popen.send_signal(sign)
@@ -256,7 +265,7 @@ class GunicornGateway:
         """Give what the process wrote so far."""
         return self._process.log() if self._process else ""
 
-    def wait_for_log(self, pattern: str, timeout: float = 10.0) -> re.Match[str]:
+    def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         """Wait until the log matches *pattern*.
 
         Raises:
@@ -265,7 +274,7 @@ class GunicornGateway:
         assert self._process is not None
         return self._process.wait_for_log(pattern, timeout)
 
-    def stop(self, sign: int = signal.SIGTERM, timeout: float = 10.0) -> int:
+    def stop(self, sign: int = signal.SIGTERM, timeout: float = PATIENCE) -> int:
         """Stop it by *sign*; SIGTERM lets open streams go on, SIGQUIT does not. Give the exit status."""
         try:
             return self._process.stop(sign, timeout) if self._process else 0
@@ -303,7 +312,7 @@ class RawStream:
         length = self.headers.get("content-length")
         self._left = int(length) if length is not None and not self._is_chunked else None
 
-    def next_event(self, timeout: float = 10.0) -> str | None:
+    def next_event(self, timeout: float = PATIENCE) -> str | None:
         """Give the next block of the event stream, without the blank line that ends it; None at the clean end.
 
         Raises:
@@ -319,7 +328,7 @@ class RawStream:
         block, _, self._body = self._body.partition(b"\n\n")
         return block.decode()
 
-    def next_data(self, timeout: float = 10.0) -> str | None:
+    def next_data(self, timeout: float = PATIENCE) -> str | None:
         """Give the data of the next block that has any, passing over comments; otherwise as ``next_event``."""
         end = time.monotonic() + timeout
         while (block := self.next_event(max(end - time.monotonic(), 0.0))) is not None:
@@ -328,21 +337,21 @@ class RawStream:
                 return "\n".join(lines)
         return None
 
-    def events(self, timeout: float = 30.0) -> list[str]:
+    def events(self, timeout: float = PATIENCE) -> list[str]:
         """Give all further blocks until the clean end; raises as ``next_event``, *timeout* being for all of them."""
         end, found = time.monotonic() + timeout, []
         while (block := self.next_event(max(end - time.monotonic(), 0.0))) is not None:
             found.append(block)
         return found
 
-    def data(self, timeout: float = 30.0) -> list[Any]:
+    def data(self, timeout: float = PATIENCE) -> list[Any]:
         """Give all further data until the clean end, JSON read, ``[DONE]`` as that text; raises as ``events``."""
         end, found = time.monotonic() + timeout, []
         while (text := self.next_data(max(end - time.monotonic(), 0.0))) is not None:
             found.append(text if text == "[DONE]" else json.loads(text))
         return found
 
-    def read(self, timeout: float = 30.0) -> bytes:
+    def read(self, timeout: float = PATIENCE) -> bytes:
         """Give the rest of the body; raises as ``events``."""
         end = time.monotonic() + timeout
         while self._more(end):
@@ -350,7 +359,7 @@ class RawStream:
         body, self._body = self._body, b""
         return body
 
-    def read_some(self, timeout: float = 10.0) -> bytes:
+    def read_some(self, timeout: float = PATIENCE) -> bytes:
         """Give the body's next piece, as soon as there is any; empty at the clean end. Raises as ``next_event``."""
         if not self._body:
             self._more(time.monotonic() + timeout)
@@ -425,7 +434,7 @@ def request(
     body: bytes | str | None = None,
     headers: Mapping[str, str] | None = None,
     *,
-    timeout: float = 10.0,
+    timeout: float = PATIENCE,
     version: str = "HTTP/1.1",
     tls: ssl.SSLContext | None = None,
 ) -> RawStream:
@@ -460,7 +469,7 @@ def open_stream(
     body: Mapping[str, Any] | str | bytes,
     headers: Mapping[str, str] | None = None,
     *,
-    timeout: float = 10.0,
+    timeout: float = PATIENCE,
     tls: ssl.SSLContext | None = None,
 ) -> RawStream:
     """POST *body*, an object as JSON, to *url*; give the response once its head is there.

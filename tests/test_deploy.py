@@ -23,6 +23,7 @@ import yaml
 
 from app import Settings
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 
 from .servers import (
     ROOT,
@@ -67,7 +68,7 @@ class Nginx:
     def check(self) -> subprocess.CompletedProcess[str]:
         """Let nginx read the configuration, and nothing more."""
         command = [nginx_binary(), "-t", "-c", str(self.config), "-e", "stderr"]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=5 * PATIENCE)
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
@@ -278,7 +279,7 @@ def test_client_that_leaves_nginx_closes_upstream(front: str, asked: DemoUpstrea
         stream.next_data()
         stream.close(abrupt=abrupt)
 
-    assert asked.wait_for_request(number).closed.wait(10)
+    assert asked.wait_for_request(number).closed.wait(PATIENCE)
 
 
 def test_file_alone_keeps_connections_and_holds_nothing_back(nginx: Callable[..., Nginx], asked: DemoUpstream) -> None:
@@ -310,7 +311,7 @@ def test_gateway_learns_who_asks(nginx: Callable[..., Nginx]) -> None:
             client.sendall(b"GET /v1/health HTTP/1.1\r\nHost: api.example\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n")
             connection, _ = listener.accept()
             with connection:
-                connection.settimeout(10)
+                connection.settimeout(PATIENCE)
                 head = b""
                 while b"\r\n\r\n" not in head:
                     head += connection.recv(65536)
@@ -451,7 +452,7 @@ def test_units_pass_systemds_own_check(tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze:
         command = [analyze, "verify", "--man=no", str(tmp_path / "sluice.service"), str(tmp_path / "sluice.socket")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5 * PATIENCE)
         assert (done.returncode, done.stderr) == (0, "")
 
     assert unit("sluice.service")["Unit"]["Requires"] == ["sluice.socket"]
@@ -552,9 +553,9 @@ def test_service_takes_over_systemds_socket(
 
     first = start()
     first.wait_for_log(rf"Listening at: http://127.0.0.1:{listener.getsockname()[1]}")
-    with open_stream(url, ASK, timeout=30) as stream:
+    with open_stream(url, ASK) as stream:
         assert stream.data()[-1] == "[DONE]"
-    assert first.stop(signal.SIGTERM, timeout=20) == 0
+    assert first.stop(signal.SIGTERM) == 0
 
     with socket.create_connection(listener.getsockname()) as waiting:  # nobody serves, nobody refuses
         body = json.dumps(ASK)
@@ -563,7 +564,7 @@ def test_service_takes_over_systemds_socket(
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
         )
         start()
-        waiting.settimeout(30)
+        waiting.settimeout(PATIENCE)
         answer = b"".join(iter(lambda: waiting.recv(65536), b""))
 
     assert answer.startswith(b"HTTP/1.1 200")
@@ -622,7 +623,9 @@ def test_images_health_check_tells_health(gateway: GunicornGateway) -> None:
 
     def status(port: str) -> int:
         script = replaced(check[-1], ("8000", port))
-        return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=30).returncode
+        return subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, check=False, timeout=5 * PATIENCE
+        ).returncode
 
     assert status(str(port_of(gateway.url))) == 0
     assert status(str(free_port())) != 0

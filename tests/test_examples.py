@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 
 from .installed import install
 from .servers import ROOT, GunicornGateway, RawStream, StartError, open_stream, request, wait_until
@@ -212,7 +213,7 @@ def test_leaving_closes_upstream(journal: Journal, ada: dict[str, str], asked: D
         stream.next_data()
         stream.close(abrupt=abrupt)
 
-    assert asked.wait_for_request(number).closed.wait(10)
+    assert asked.wait_for_request(number).closed.wait(PATIENCE)
     wait_until(lambda: journal.gateway.log().count("POST /ai/v1/chat/completions took") > ends)
 
 

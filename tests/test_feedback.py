@@ -172,7 +172,7 @@ def test_what_is_learned_is_shared_and_survives(upstream: DemoUpstream, tmp_path
         for number in range(20):
             with rate(gateway.url, message_id=f"chatcmpl-{number}") as response:
                 assert 200 == response.status
-        wait_until(lambda: all(temperature(gateway.url) < 0.1 for _ in range(15)), 15)
+        wait_until(lambda: all(temperature(gateway.url) < 0.1 for _ in range(15)))
 
     with GunicornGateway(environ) as gateway:
         assert temperature(gateway.url) < 0.1

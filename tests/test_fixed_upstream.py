@@ -15,6 +15,7 @@ from app.settings import Settings
 from app.transport import Call
 from app.upstream import UpstreamClient
 from tests.certificates import make_certificate
+from tests.clock import PATIENCE
 from tests.conftest import QUESTION, Served
 from tests.servers import GunicornGateway, request
 
@@ -140,7 +141,7 @@ def post(gateway: GunicornGateway, target: str, *keys: str) -> int:
     lines = "".join(f"Authorization: Bearer {key}\r\n" for key in keys)
     head = f"POST {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{lines}"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection((host, int(port)), 10) as sock:
+    with socket.create_connection((host, int(port)), PATIENCE) as sock:
         sock.sendall(head.encode() + body)
         answer = b""
         while piece := sock.recv(65536):

@@ -14,6 +14,7 @@ from app.errors import UpstreamConnectionError, UpstreamStatusError
 from app.generations import Generations
 from app.record import Record
 from app.stores import StoreError
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.servers import request, wait_until
 
@@ -101,7 +102,7 @@ def test_an_id_from_the_head_will_do(fetching: Served, upstream: DemoUpstream) -
     upstream.play([{"head": {}}, {"silence": True}])
     with fetching.ask() as stream:
         stream.read_some()
-        upstream.wait_for_request().started.wait(5)
+        upstream.wait_for_request().started.wait(PATIENCE)
         wait_until(lambda: next(iter(fetching.gateway.metrics._open.values())).headers_ms is not None)
     exchange = upstream.wait_for_request(2)
     assert upstream.requests[0].generation_id is not None
@@ -154,7 +155,7 @@ def test_what_fails_is_tried_again() -> None:
     )
     generations = Generations(world, world, world.on_settled, delays=(0.01,) * 7)
     generations.want(broken_off(), None)
-    assert world.done.wait(10)
+    assert world.done.wait(PATIENCE)
     assert 4 == len(world.asked)
     assert 21 == world.told[0]["prompt_tokens"]
 
@@ -167,7 +168,7 @@ def test_what_will_never_be_told_is_given_up(answer: Exception) -> None:
     generations.want(broken_off(generation_id="first"), None)
     wait_until(lambda: len(world.asked) == 1 and not len(generations))
     generations.want(broken_off(generation_id="second"), None)
-    assert world.done.wait(10)
+    assert world.done.wait(PATIENCE)
     assert ["/generation?id=first", "/generation?id=second"] == [path for path, _ in world.asked]
 
 
@@ -180,7 +181,7 @@ def test_tries_are_bounded() -> None:
     world.answers[:] = [{"data": TOLD}]
     world.settled[:] = [True]
     generations.want(broken_off(generation_id="a?&/../b c"), "sk-or-client")
-    assert world.done.wait(10)
+    assert world.done.wait(PATIENCE)
     assert ("/generation?id=a%3F%26%2F..%2Fb%20c", "sk-or-client") == world.asked[2]
 
 

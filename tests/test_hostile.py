@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 from tests.conftest import QUESTION, Served
 from tests.servers import GunicornGateway, RawStream, free_port, open_stream, request
 from tests.test_bad_input import assert_error
@@ -139,7 +140,7 @@ def front(
 def test_a_hostile_request_is_answered_cleanly(front: str, name: str) -> None:
     """Directly and behind nginx: a refusal or an answer, none of it what the request tried to put into the response."""
     parts = urlsplit(front)
-    with socket.create_connection((parts.hostname, parts.port), 10) as client:
+    with socket.create_connection((parts.hostname, parts.port), PATIENCE) as client:
         try:
             client.sendall(RAW[name])
         except OSError:
@@ -185,7 +186,7 @@ def test_any_method_is_answered(front: str, method: str, path: str) -> None:
 
 def _rest(sock: socket.socket) -> bytes:
     """Give what still comes on a connection that the server closes."""
-    sock.settimeout(5)
+    sock.settimeout(PATIENCE)
     return b"".join(iter(lambda: sock.recv(65536), b""))
 
 

@@ -167,7 +167,7 @@ def test_a_record_is_written_within_the_interval() -> None:
     journal = Journal(table, interval=0.02)  # type: ignore[arg-type]
     for number in range(3):
         journal(record(str(number)))
-        wait_until(lambda number=number: len(table.taken) == number + 1, 10)
+        wait_until(lambda number=number: len(table.taken) == number + 1)
     journal.close()
 
 
@@ -177,10 +177,10 @@ def test_writing_goes_on_by_itself_when_the_database_is_back(monkeypatch: pytest
     table = Table()
     table.away = True
     journal = Journal(table, interval=0.02)  # type: ignore[arg-type]
-    wait_until(lambda: journal.state()["state"] == "failing", 10)
+    wait_until(lambda: journal.state()["state"] == "failing")
     journal(record("1"))
     table.away = False
-    wait_until(lambda: (["1"], "ok") == (table.taken, journal.state()["state"]), 10)
+    wait_until(lambda: (["1"], "ok") == (table.taken, journal.state()["state"]))
     journal.close()
 
 
@@ -199,7 +199,7 @@ def test_the_writer_survives_what_nobody_expected(caplog: pytest.LogCaptureFixtu
     table = Faulty()
     journal = Journal(table, interval=0.02)  # type: ignore[arg-type]
     journal(record("1"))
-    wait_until(lambda: table.taken == ["1"], 10)
+    wait_until(lambda: table.taken == ["1"])
     assert "ZeroDivisionError" in caplog.text
     journal.close()
 
@@ -286,9 +286,9 @@ def test_the_writer_removes_what_is_older_than_the_retention(tmp_path: Path) -> 
         journal = Journal(table, interval=0.01, retention_days=days)
         journal(old)
         journal(young)
-        wait_until(lambda left=left: len(written(tmp_path / "r.db")) >= len(left), 10)
+        wait_until(lambda left=left: len(written(tmp_path / "r.db")) >= len(left))
         journal.close()
         journal = Journal(table, interval=0.01, retention_days=days)
         journal.start()
-        wait_until(lambda left=left: left == written(tmp_path / "r.db"), 10)
+        wait_until(lambda left=left: left == written(tmp_path / "r.db"))
         journal.close()

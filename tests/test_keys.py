@@ -418,9 +418,9 @@ def test_a_key_is_revoked_in_every_worker_without_a_restart(path: Path, upstream
     with GunicornGateway(env) as gateway:
         assert ({200}, {401}) == (statuses("first"), statuses("second"))
         replace(path, TWO)
-        wait_until(lambda: statuses("first") == {401} and statuses("second") == {200}, 20, "the new key alone")
+        wait_until(lambda: statuses("first") == {401} and statuses("second") == {200}, what="the new key alone")
         replace(path, "[[keys]")
-        wait_until(warns, 20, "the warning")
+        wait_until(warns, what="the warning")
         gateway.wait_for_log("(?s)(SLUICE_API_KEYS_FILE: the file is not TOML[^\n]*stay in use.*){2}")
         assert {200} == statuses("second")
         with open_stream(gateway.chat_url, QUESTION, {"Authorization": "Bearer first"}) as answer:

@@ -13,6 +13,7 @@ import pytest
 from app import GatewayError, Settings, stream_chunks, stream_message
 from app.demo import DemoUpstream
 from app.errors import RequestError, UpstreamCut, UpstreamTimeout
+from tests.clock import PATIENCE, granted
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -111,11 +112,11 @@ def test_another_thread_can_cancel(settings: Settings, upstream: DemoUpstream, s
 
     stream.close()
     closed_at = time.monotonic()
-    reader.join(5)
+    reader.join(PATIENCE)
 
     assert not reader.is_alive()
-    assert exchange.closed.wait(5)
-    assert exchange.closed_at is not None and exchange.closed_at - closed_at < 1
+    assert exchange.closed.wait(PATIENCE)
+    assert granted(closed_at, exchange.closed_at) < 1
 
 
 def test_closing_early_closes_upstream(settings: Settings, upstream: DemoUpstream) -> None:
@@ -128,7 +129,7 @@ def test_closing_early_closes_upstream(settings: Settings, upstream: DemoUpstrea
     next(dropped)
     del dropped
 
-    assert all(exchange.closed.wait(5) for exchange in upstream.requests)
+    assert all(exchange.closed.wait(PATIENCE) for exchange in upstream.requests)
 
 
 def test_a_stream_that_was_never_started_sends_nothing(settings: Settings, upstream: DemoUpstream) -> None:
@@ -150,7 +151,7 @@ def test_a_forked_child_has_connections_of_its_own(settings: Settings, upstream:
     child = context.Process(target=_in_child, args=(settings, results))
     child.start()
 
-    assert "Hello" == results.get(timeout=10)
+    assert "Hello" == results.get(timeout=PATIENCE)
     child.join()
     assert "Hello" == "".join(stream_message(HELLO, "demo/echo", settings=settings))
     assert 2 == upstream.connects
@@ -168,5 +169,5 @@ def test_two_threads_cannot_wait_for_the_same_stream(settings: Settings, upstrea
         next(stream)
 
     stream.close()
-    reader.join(5)
+    reader.join(PATIENCE)
     assert not reader.is_alive()

@@ -19,6 +19,7 @@ from app import wire
 from app.bulk import is_bulky
 from app.demo import DemoUpstream
 from app.descriptors import affordable
+from tests.clock import PATIENCE
 from tests.conftest import QUESTION, Served
 from tests.servers import GunicornGateway, RawStream, open_stream, request, wait_until
 from tests.test_bad_input import assert_error
@@ -30,7 +31,7 @@ ASK = {**QUESTION, "stream": True}
 def connection(url: str) -> socket.socket:
     """Connect to a server."""
     parts = urlsplit(url)
-    return socket.create_connection((parts.hostname, parts.port), 10)
+    return socket.create_connection((parts.hostname, parts.port), PATIENCE)
 
 
 def head(length: int, path: str = "/v1/chat/completions") -> bytes:
@@ -76,7 +77,7 @@ def _dribble(client: socket.socket) -> RawStream:
             break
         except TimeoutError:
             client.sendall(b" ")
-    return RawStream(client, 10)
+    return RawStream(client, PATIENCE)
 
 
 def test_slow_bodies_take_places_and_give_them_back(worker: GunicornGateway) -> None:
@@ -89,7 +90,7 @@ def test_slow_bodies_take_places_and_give_them_back(worker: GunicornGateway) -> 
     with open_stream(worker.chat_url, ASK) as refused:
         assert (503, "1") == (refused.status, refused.headers["retry-after"])
     for client in slow:
-        with RawStream(client, 10) as answer:
+        with RawStream(client, PATIENCE) as answer:
             assert 408 == answer.status
             assert b"" == answer.read()[-1:].strip(b"}")
             assert_ended(client)
@@ -104,7 +105,7 @@ def _open_streams(gateway: GunicornGateway) -> int:
 
 def assert_ended(client: socket.socket) -> None:
     """Check that the server closes the connection: what follows on it is no new request."""
-    client.settimeout(5)
+    client.settimeout(PATIENCE)
     try:
         assert b"" == client.recv(1)
     except ConnectionResetError:
@@ -120,7 +121,7 @@ def test_a_body_in_time_is_not_hurried(serve: Callable[..., Served]) -> None:
         client.sendall(head(len(body)) + body[:10])
         time.sleep(0.05)
         client.sendall(body[10:])
-        answer = RawStream(client, 10)
+        answer = RawStream(client, PATIENCE)
 
         assert 200 == answer.status
         assert "[DONE]" == answer.data()[-1]
@@ -135,7 +136,7 @@ def test_an_answer_that_nobody_takes_is_given_up(worker: GunicornGateway, upstre
         client.sendall(head(len(body)) + body)
         wait_until(lambda: _server_side(client), what="the connection")
 
-        wait_until(lambda: not _server_side(client), 20, "the server gives up")
+        wait_until(lambda: not _server_side(client), what="the server gives up")
 
 
 def _server_side(client: socket.socket) -> bool:
@@ -302,19 +303,19 @@ def test_two_thousand_streams_are_open_at_once(upstream: DemoUpstream, tmp_path:
     }
     with GunicornGateway(env) as gateway, contextlib.ExitStack() as stack:
         streams = [stack.enter_context(open_stream(gateway.chat_url, ASK)) for _ in range(MANY)]
-        assert all('"first"' in (stream.next_data(60) or "") for stream in streams)
+        assert all('"first"' in (stream.next_data() or "") for stream in streams)
         assert (MANY, MANY) == (_open_streams(gateway), sum(asked.outcome == "open" for asked in upstream.requests))
 
         with open_stream(gateway.chat_url, ASK) as refused:
             assert (503, "1") == (refused.status, refused.headers["retry-after"])
             assert "SLUICE_MAX_STREAMS" in refused.json()["error"]["message"]
-        assert all((stream.next_event(30) or "").startswith(":") for stream in streams)
+        assert all((stream.next_event() or "").startswith(":") for stream in streams)
 
         upstream.release()
         for stream in streams:
-            data = stream.data(60)
+            data = stream.data()
             assert [" last", "[DONE]"] == [texts(data), data[-1]]
-        wait_until(lambda: _reasons(database) == {"completed": MANY, "rejected": 1}, 20, "the records")
+        wait_until(lambda: _reasons(database) == {"completed": MANY, "rejected": 1}, what="the records")
 
 
 def _reasons(database: Path) -> dict[str, int]:

@@ -21,6 +21,7 @@ from app.demo import DemoUpstream
 from app.stores import Store
 from app.stores.rollup import HOUR
 from app.stores.schema import periods, records
+from tests.clock import PATIENCE
 from tests.load import KEY, Load
 from tests.postgres import PostgreSQL
 from tests.servers import GunicornGateway, open_stream, request, wait_until
@@ -90,7 +91,7 @@ def run_for(seconds: float, load: Load) -> None:
     """Let a load run until time is up and every kind of request has been asked."""
     load.start()
     end = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() > end and len(load.asked) > 150, 60, "150 requests")
+    wait_until(lambda: time.monotonic() > end and len(load.asked) > 150, what="150 requests")
 
 
 def test_each_request_has_its_record_though_the_gateway_is_stopped(
@@ -103,7 +104,7 @@ def test_each_request_has_its_record_though_the_gateway_is_stopped(
         with open_stream(gateway.chat_url, {"messages": []}, {"Authorization": "Bearer wrong"}) as refused:
             assert 401 == refused.status  # not authenticated, so not recorded
         load.is_over.set()  # from here on connections may be refused, and reset before they are read
-        status = gateway.stop(signal.SIGTERM, timeout=20)
+        status = gateway.stop(signal.SIGTERM)
         load.stop()
 
     assert 0 == status
@@ -137,10 +138,10 @@ def test_a_postgres_restart_under_load_loses_nothing(load_upstream: DemoUpstream
         for mode in ("immediate", "fast"):
             postgres.stop(mode)
             before = len(load.asked)
-            wait_until(lambda before=before: len(load.asked) > before + 60, 30, "requests without a database")
+            wait_until(lambda before=before: len(load.asked) > before + 60, what="requests without a database")
             postgres.start()
         load.stop()
-        gateway.stop(signal.SIGTERM, timeout=20)
+        gateway.stop(signal.SIGTERM)
 
     assert all(asked.is_sure for asked in load.asked)
     check(load, written(database_url))
@@ -165,11 +166,11 @@ def test_a_database_that_is_away_at_the_start_is_written_to_later(
             with open_stream(gateway.chat_url, {"messages": [{"role": "user", "content": "x"}]}, headers) as response:
                 assert 200 == response.status
                 response.read()
-        wait_until(lambda: {"state": "failing", "waiting": 20, "dropped": 0} == state(gateway), 20)
+        wait_until(lambda: {"state": "failing", "waiting": 20, "dropped": 0} == state(gateway))
         gateway.wait_for_log("records cannot be written .*password authentication failed")
         assert "other" not in gateway.log() and database_url.rpartition("@")[2] not in gateway.log()
         postgres.execute("postgres", f"ALTER ROLE writer PASSWORD '{url.split(':')[2].partition('@')[0]}'")
-        wait_until(lambda: {"state": "ok", "waiting": 0, "dropped": 0} == state(gateway), 20)
+        wait_until(lambda: {"state": "ok", "waiting": 0, "dropped": 0} == state(gateway))
 
     assert {f"early-{number}": ["completed"] for number in range(20)} == written(database_url)
 
@@ -185,16 +186,16 @@ def test_streams_go_on_while_the_file_is_locked(load_upstream: DemoUpstream, tmp
         before, end = len(load.asked), time.monotonic() + 4
         question = threading.Thread(
             target=lambda: request(
-                "GET", f"{gateway.url}/v1/metadata/stats", None, {"Authorization": "Bearer operator"}, timeout=20
+                "GET", f"{gateway.url}/v1/metadata/stats", None, {"Authorization": "Bearer operator"}
             ).close()
         )
         question.start()
-        wait_until(lambda: len(load.asked) > before + 60 and time.monotonic() > end, 60)
+        wait_until(lambda: len(load.asked) > before + 60 and time.monotonic() > end)
         other.execute("COMMIT")
         other.close()
-        question.join(20)
+        question.join(PATIENCE)
         load.stop()
-        gateway.stop(signal.SIGTERM, timeout=20)
+        gateway.stop(signal.SIGTERM)
 
     check(load, written(database_url))
 
@@ -209,7 +210,7 @@ def test_a_request_without_room_is_recorded(load_upstream: DemoUpstream, tmp_pat
             stream.next_event()
         with open_stream(gateway.chat_url, quiet, KEY) as refused:
             assert 503 == refused.status
-        gateway.stop(signal.SIGTERM, timeout=20)
+        gateway.stop(signal.SIGTERM)
         for stream in streams:
             stream.close()
 
@@ -226,18 +227,18 @@ def test_a_worker_ticks_on_whatever_its_database_does(load_upstream: DemoUpstrea
     with gateway_for(load_upstream, database_url, app="tests.ticking:app", **environ) as gateway:
 
         def asked(path: str) -> Any:
-            with request("GET", f"{gateway.url}{path}", timeout=30) as response:
+            with request("GET", f"{gateway.url}{path}") as response:
                 assert 200 == response.status
                 return response.json()
 
         load = Load(gateway.url, threads=2)
         load.start()
-        wait_until(lambda: len(load.asked) > 10, 30)
+        wait_until(lambda: len(load.asked) > 10)
         wait_until(lambda: asked("/v1/metadata/events")["data"], 30)  # there is a table to lock
         asked("/slip")
         with locked(database_url):
             before = len(load.asked)
-            wait_until(lambda: len(load.asked) > before + 20, 30)
+            wait_until(lambda: len(load.asked) > before + 20)
         took = asked("/query")["seconds"]
         asked("/v1/metadata/stats?by=model,period")
         slip = asked("/slip")["ms"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.mailbox import Mailbox
 
-WAIT = 10.0
+WAIT = 60.0
 
 
 def started(work: Callable[[], None]) -> threading.Thread:

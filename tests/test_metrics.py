@@ -50,7 +50,7 @@ def until(url: str, name: str, expected: float, **labels: str) -> Samples:
         found = scrape(url)
         return value(found, name, **labels) == expected
 
-    wait_until(look, 10, f"{name} {labels} {expected}")
+    wait_until(look, what=f"{name} {labels} {expected}")
     return found
 
 
@@ -268,7 +268,7 @@ def test_all_workers_count_together(upstream: DemoUpstream) -> None:
         whole(open_stream(gateway.chat_url, {**QUESTION, "stream": True}))
         found = until(gateway.url, "sluice_requests_total", 21, **done)
         assert 21 <= value(found, "sluice_request_seconds_count")
-        gateway.stop(timeout=START_TIMEOUT)
+        gateway.stop()
         assert not folder.exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 from app import models
 from app.errors import NotFound, UpstreamConnectionError, UpstreamProtocolError, UpstreamStatusError
 from app.models import ModelList
+from tests.clock import PATIENCE
 
 OLD: dict[str, Any] = {"data": [{"id": "a/one", "created": 5, "context_length": 10}, {"id": "two"}]}
 NEW: dict[str, Any] = {"data": [{"id": "b/three"}]}
@@ -154,7 +155,7 @@ def test_many_callers_share_the_first_fetch() -> None:
 
     def slow() -> Any:
         entered.set()
-        assert go.wait(10)
+        assert go.wait(PATIENCE)
         return OLD
 
     client, results = FakeClient(slow), []
@@ -162,10 +163,10 @@ def test_many_callers_share_the_first_fetch() -> None:
     threads = [threading.Thread(target=lambda: results.append(ids(found))) for _ in range(5)]
     for thread in threads:
         thread.start()
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     go.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert [["a/one", "two"]] * 5 == results
     assert 1 == len(client.paths)
 
@@ -176,7 +177,7 @@ def test_who_can_be_served_a_stale_list_does_not_wait_for_a_fetch(clock: Clock) 
 
     def slow() -> Any:
         entered.set()
-        assert go.wait(10)
+        assert go.wait(PATIENCE)
         return NEW
 
     found = listed(FakeClient(OLD, slow))
@@ -184,10 +185,10 @@ def test_who_can_be_served_a_stale_list_does_not_wait_for_a_fetch(clock: Clock) 
     clock.now += 300
     fetcher = threading.Thread(target=lambda: ids(found))
     fetcher.start()
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     assert ["a/one", "two"] == ids(found)
     go.set()
-    fetcher.join(10)
+    fetcher.join(PATIENCE)
     assert ["b/three"] == ids(found)
 
 

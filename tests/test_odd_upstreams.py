@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.test_faults import ending
 from tests.test_streaming import texts
@@ -168,7 +169,7 @@ def test_an_idle_connection_that_upstream_closed_is_not_used(behind: Any) -> Non
         closed.clear()
         with served.ask(messages=say("again")) as response:
             assert "again" == texts(response.data())
-        assert closed.wait(5)
+        assert closed.wait(PATIENCE)
         served.record(number + 1)
 
     assert (3, 3) == (upstream.connects, upstream.requests)
@@ -246,6 +247,6 @@ def test_a_refusal_before_the_request_was_read_is_told(serve: Callable[..., Serv
 
         with served.ask(stream=False, messages=say("x" * 4_000_000)) as response:
             error = response.json()["error"]
-        thread.join(5)
+        thread.join(PATIENCE)
 
     assert (413, "too much") == (response.status, error["message"])

@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 
 from .installed import Installed, install
 from .servers import ROOT, clean_environ
@@ -63,7 +64,7 @@ def run(python: Path, script: str, cwd: Path, **env: str) -> str:
         env=clean_environ({"PYTHONPATH": None, **env}),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=5 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -166,7 +167,7 @@ def test_console_script_starts(installed: Installed, tmp_path: Path) -> None:
     script = installed.python.parent / PROJECT["name"].removeprefix("flask-")
 
     done = subprocess.run(
-        [str(script), "--help"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [str(script), "--help"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=5 * PATIENCE
     )
 
     assert done.returncode == 0, done.stderr

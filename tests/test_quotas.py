@@ -105,7 +105,7 @@ def test_callers_who_stay_away_are_forgotten() -> None:
     counted = Rates()
     for number in range(50):
         counted.count(f"address:{number}", rates("5/second"))
-    wait_until(lambda: counted.count("last", rates("100000/second")) and len(counted._seen) == 1, 10, "forgetting")
+    wait_until(lambda: counted.count("last", rates("100000/second")) and len(counted._seen) == 1, what="forgetting")
 
     assert len(counted._limiter.storage.events) <= 1  # type: ignore[attr-defined]
 
@@ -371,7 +371,7 @@ def test_a_budget_counts_what_other_processes_wrote_down(serve: Callable[..., Se
         with served.ask(headers=bearer(), stream=False) as answer:
             return answer.status == 402
 
-    wait_until(refused, 5, "the refusal")
+    wait_until(refused, what="the refusal")
 
 
 def test_a_budget_of_nothing_lets_nothing_through(serve: Callable[..., Served], tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from app.demo import DemoUpstream
 from app.errors import LimitsUnavailable, RateLimited, TooManyStreams
 from app.record import Record
 from app.settings import Settings
+from tests.clock import PATIENCE, granted
 from tests.conftest import QUESTION
 from tests.redis import RedisServer
 from tests.servers import GunicornGateway, RawStream, open_stream, request, wait_until
@@ -60,7 +61,7 @@ def workers(redis: RedisServer, upstream: DemoUpstream, **env: str) -> GunicornG
 
 
 def ask(gateway: GunicornGateway, number: int = 0, **body: Any) -> RawStream:
-    return open_stream(gateway.chat_url, {**STREAM, **body}, bearer(number), timeout=30)
+    return open_stream(gateway.chat_url, {**STREAM, **body}, bearer(number))
 
 
 def status(gateway: GunicornGateway, number: int = 0) -> int:
@@ -116,11 +117,11 @@ def test_a_killed_workers_streams_are_free_again(redis: RedisServer, upstream: D
                     time.sleep(0.5)
                 return len(found) == 3
 
-            wait_until(all_are_free, 40, "the dead streams' places")
-            assert time.monotonic() - killed_at < 30
+            wait_until(all_are_free, 10 * PATIENCE, "the dead streams' places")
+            assert granted(killed_at, time.monotonic()) < 30
             with ask(other) as refused:
                 assert 429 == refused.status
-            assert living.next_event(15) is not None
+            assert living.next_event() is not None
             for answer in found:
                 answer.close()
 
@@ -137,29 +138,29 @@ def test_without_redis_the_operator_decides_and_nobody_waits(
     with workers(redis, upstream, **env) as gateway, ThreadPoolExecutor(20) as pool:
         assert {expected: 40} == Counter(pool.map(lambda _: status(gateway), range(40)))
         redis.start()
-        wait_until(lambda: [status(gateway) for _ in range(12)] == [200] * 12, 20, "recovery")
-        wait_until(lambda: status(gateway) and redis.client.keys("*/sluice/*"), 10, "counting")
+        wait_until(lambda: [status(gateway) for _ in range(12)] == [200] * 12, what="recovery")
+        wait_until(lambda: status(gateway) and redis.client.keys("*/sluice/*"), what="counting")
         upstream.play(HANGS, times=3)
         held = list(pool.map(lambda _: ask(gateway), range(3)))
         assert [200] * 3 == [answer.status for answer in held]
         assert ["Hi"] * 3 == [json.loads(found.next_data() or "")["choices"][0]["delta"]["content"] for found in held]
-        wait_until(lambda: redis.client.zcard("sluice:streams:label:label0") == 3, 15, "the leases")
+        wait_until(lambda: redis.client.zcard("sluice:streams:label:label0") == 3, what="the leases")
 
         redis.pause()
         began = time.monotonic()
         assert {expected: 40} == Counter(pool.map(lambda _: status(gateway), range(40)))
-        assert time.monotonic() - began < 15
+        assert granted(began, time.monotonic()) < 15
         with request("GET", f"{gateway.url}/v1/ready") as ready:
             assert 200 == ready.status
         redis.resume()
         redis.stop()
         redis.start()
         # Redis has forgotten the open streams; their workers have not.
-        wait_until(lambda: redis.client.zcard("sluice:streams:label:label0") == 3, 15, "the leases")
-        wait_until(lambda: status(gateway) == 429, 5, "the limit to hold again")
+        wait_until(lambda: redis.client.zcard("sluice:streams:label:label0") == 3, what="the leases")
+        wait_until(lambda: status(gateway) == 429, what="the limit to hold again")
         for answer in held:
             answer.close()
-        wait_until(lambda: [status(gateway) for _ in range(8)] == [200] * 8, 10, "all places to be free")
+        wait_until(lambda: [status(gateway) for _ in range(8)] == [200] * 8, what="all places to be free")
         assert "Traceback" not in gateway.log()
         assert redis.url not in gateway.log()
 
@@ -172,7 +173,7 @@ def test_leases_on_redis_own_clock(shared: Shared, redis: RedisServer) -> None:
     assert left is not None
     assert leases.acquire("a", 2) is None
     wait_until(lambda: redis.client.zcard("sluice:streams:a") == 2)
-    second = wait_until(lambda: leases.acquire("a", 2), 5, "the lease that nobody renews")
+    second = wait_until(lambda: leases.acquire("a", 2), what="the lease that nobody renews")
     assert leases.acquire("a", 2) is None
     second.release()
     second.release()
@@ -186,10 +187,10 @@ def test_a_lost_lease_comes_back_while_its_stream_goes_on(shared: Shared, redis:
     lease = leases.acquire("a", 1)
     assert lease is not None
     redis.client.flushall()
-    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 1, 5, "the lease")
+    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 1, what="the lease")
     assert leases.acquire("a", 1) is None
     lease.release()
-    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 0, 5, "the release")
+    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 0, what="the release")
 
 
 def test_what_could_not_be_given_back_is_given_back_later(shared: Shared, redis: RedisServer) -> None:
@@ -200,7 +201,7 @@ def test_what_could_not_be_given_back_is_given_back_later(shared: Shared, redis:
     redis.pause()
     lease.release()
     redis.resume()
-    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 0, 10, "the release")
+    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 0, what="the release")
 
 
 def test_an_acquire_that_is_broken_off_leaves_nothing_behind(shared: Shared, redis: RedisServer) -> None:
@@ -215,7 +216,7 @@ def test_an_acquire_that_is_broken_off_leaves_nothing_behind(shared: Shared, red
     leases._acquire = taken_but_not_told
     with pytest.raises(KeyboardInterrupt):
         leases.acquire("a", 1)
-    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 0, 10, "the release")
+    wait_until(lambda: redis.client.zcard("sluice:streams:a") == 0, what="the release")
 
 
 def test_two_hundred_at_once_take_as_many_leases_as_there_are(shared: Shared) -> None:
@@ -243,7 +244,7 @@ def test_only_the_first_waits_for_a_redis_that_hangs(shared: Shared, redis: Redi
     for _ in range(100):
         with pytest.raises(SharedAway):
             shared.call(shared.client.ping)
-    assert time.monotonic() - began < 0.4
+    assert granted(began, time.monotonic()) < 0.4
     assert shared.is_away
     redis.resume()
 
@@ -253,7 +254,7 @@ def test_only_the_first_waits_for_a_redis_that_hangs(shared: Shared, redis: Redi
         except SharedAway:
             return False
 
-    wait_until(answers, 5, "Redis")
+    wait_until(answers, what="Redis")
     assert not shared.is_away
 
 
@@ -275,7 +276,7 @@ def test_a_refusal_counts_as_an_answer_of_redis(redis: RedisServer) -> None:
             return False
         return True
 
-    wait_until(counts, 5, "counting")
+    wait_until(counts, what="counting")
     shared.is_away, shared._next_try = True, 0.0
     with pytest.raises(RateLimited):
         quotas.count(Caller(None, "a"))

@@ -10,6 +10,7 @@ import pytest
 
 from app.errors import GatewayError, RequestError, UpstreamCut, from_upstream
 from app.record import Record, ignore, new_completion_id
+from tests.clock import PATIENCE
 
 
 def test_a_completion_id_has_openais_form() -> None:
@@ -34,14 +35,14 @@ def test_of_many_threads_one_closes() -> None:
     record, gate, told = Record(kept.append), threading.Barrier(8), []
 
     def close(name: str) -> None:
-        gate.wait(10)
+        gate.wait(PATIENCE)
         told.append((record.close(name), name))
 
     threads = [threading.Thread(target=close, args=(f"reason {n}",)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert [record.end_reason] == [name for is_first, name in told if is_first]
     assert ([record], 8) == (kept, len(told))
 

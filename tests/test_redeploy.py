@@ -35,7 +35,7 @@ class Knocking:
     def _knock(self) -> None:
         while not self._stop.wait(0.01):
             try:
-                with request("GET", self._url, timeout=30) as answer:
+                with request("GET", self._url) as answer:
                     self.answers[str(answer.status)] += 1
             except OSError as error:
                 self.answers[type(error).__name__] += 1
@@ -53,9 +53,9 @@ class Knocking:
 def open_streams(url: str) -> Iterator[list[RawStream]]:
     """Open many streams and wait until each has said its first word."""
     with contextlib.ExitStack() as stack:
-        streams = [stack.enter_context(open_stream(url, ASK, timeout=60)) for _ in range(MANY)]
+        streams = [stack.enter_context(open_stream(url, ASK)) for _ in range(MANY)]
         for stream in streams:
-            assert '"first"' in (stream.next_data(60) or "")
+            assert '"first"' in (stream.next_data() or "")
         yield streams
 
 
@@ -87,13 +87,13 @@ def test_a_reload_loses_nothing_and_refuses_nobody(upstream: DemoUpstream, tmp_p
     ):
         booted = gateway.log().count("Booting worker")
         gateway.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: gateway.log().count("Booting worker") == booted + 2, 30, "the new workers")
+        wait_until(lambda: gateway.log().count("Booting worker") == booted + 2, what="the new workers")
         before = knocking.answers["200"]
-        wait_until(lambda: knocking.answers["200"] > before + 20, 30, "answers of the new workers")
+        wait_until(lambda: knocking.answers["200"] > before + 20, what="answers of the new workers")
         upstream.release()
 
-        assert ["[DONE]"] * MANY == [stream.data(60)[-1] for stream in streams]
-        wait_until(lambda: reasons(database) == {"completed": MANY}, 20, "the records")
+        assert ["[DONE]"] * MANY == [stream.data()[-1] for stream in streams]
+        wait_until(lambda: reasons(database) == {"completed": MANY}, what="the records")
     assert {"200"} == set(knocking.answers)
 
 
@@ -107,7 +107,7 @@ def test_a_shutdown_ends_and_records_every_stream(upstream: DemoUpstream, tmp_pa
     ):
         gateway.process.send_signal(signal.SIGTERM)
 
-        ends = [stream.data(60)[-2:] for stream in streams]
+        ends = [stream.data()[-2:] for stream in streams]
 
     assert {("draining", "[DONE]")} == {(error["error"]["code"], done) for error, done in ends}
     assert {"draining": MANY} == reasons(database)
@@ -123,15 +123,15 @@ def test_a_restart_under_systemds_socket_refuses_nobody(
     first = start()
     first.wait_for_log("Listening at")
     with open_streams(f"{url}/v1/chat/completions") as streams, Knocking(f"{url}/v1/health") as knocking:
-        wait_until(lambda: knocking.answers["200"] > 5, 30, "answers")
+        wait_until(lambda: knocking.answers["200"] > 5, what="answers")
         stopping = threading.Thread(target=first.stop, args=(signal.SIGTERM, 60))
         stopping.start()
         first.wait_for_log("Handling signal: term")
         asked.release()
-        assert ["[DONE]"] * MANY == [stream.data(60)[-1] for stream in streams]
+        assert ["[DONE]"] * MANY == [stream.data()[-1] for stream in streams]
         stopping.join()
         before = knocking.answers["200"]
         start().wait_for_log("Listening at")
-        wait_until(lambda: knocking.answers["200"] > before + 20, 30, "answers of the successor")
+        wait_until(lambda: knocking.answers["200"] > before + 20, what="answers of the successor")
 
     assert {"200"} == set(knocking.answers)

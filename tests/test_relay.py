@@ -15,6 +15,7 @@ from app.relay import HEARTBEAT, Stream
 from app.settings import Settings
 from app.sinks import EventSink, Last
 from app.ticker import Ticker
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.test_faults import ending
 from tests.test_fidelity import ID, ScriptedUpstream
@@ -41,7 +42,7 @@ def test_no_heartbeat_follows_the_ending() -> None:
     def late_check(*args: Any, **limits: Any) -> None:
         """Look at the limits for so long that the stream ends meanwhile."""
         stream.start()
-        assert stream.first_event.wait(5)
+        assert stream.first_event.wait(PATIENCE)
         # The consumer has been told but has not run yet: to the ticker it still waits.
         stream._is_away = False
 
@@ -49,7 +50,7 @@ def test_no_heartbeat_follows_the_ending() -> None:
 
     stream.check(stream._wrote_at + 1)
     consumer.start()
-    consumer.join(5)
+    consumer.join(PATIENCE)
 
     assert isinstance(items[-1], Last)
     assert HEARTBEAT not in items
@@ -100,7 +101,7 @@ def test_a_ticker_without_a_thread_tries_again(monkeypatch: pytest.MonkeyPatch) 
         ticker.add(first)
     ticker.add(second)
 
-    assert looked.wait(5)
+    assert looked.wait(PATIENCE)
     ticker.remove(first)
     ticker.remove(second)
 

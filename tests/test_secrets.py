@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 from tests.servers import GunicornGateway, RawStream, open_stream, request, wait_until
 
 ADDRESS = "203.0.113.77"
@@ -161,7 +162,7 @@ def drive(gateway: GunicornGateway, upstream: DemoUpstream) -> dict[str, bytes]:
     upstream.play([ANSWER, {"silence": True}])
     with open_stream(gateway.chat_url, {**QUESTION, "stream": True}, HEADERS) as left:
         left.read_some()
-        upstream.wait_for_request(len(upstream.requests)).started.wait(5)
+        upstream.wait_for_request(len(upstream.requests)).started.wait(PATIENCE)
     upstream.play([{"silence": True}])
     whole(open_stream(gateway.chat_url, {**QUESTION, "stream": True, "user": "a limit"}, HEADERS))
     for body in BAD.values():
@@ -233,9 +234,9 @@ def test_no_mark_is_kept_or_shown(upstream: DemoUpstream, collector: Collector, 
         def recorded() -> bool:
             return len(json.loads(look(gateway)["/v1/metadata/events?limit=1000"])["data"]) == count
 
-        wait_until(recorded, 20, f"{count} records")
+        wait_until(recorded, what=f"{count} records")
         found |= look(gateway)
-        wait_until(lambda: b"".join(collector.bodies).count(b"sluice.record_id") == count, 20, "traces")
+        wait_until(lambda: b"".join(collector.bodies).count(b"sluice.record_id") == count, what="traces")
         found |= {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         found["traces"] = b"".join(collector.bodies)
         found["log"] = gateway.log().encode()

@@ -15,6 +15,7 @@ import yaml
 from app.access.key import read_file
 from app.demo import DemoUpstream
 from tests.blocks import DOCUMENTS, NOT_RUN, Block, blocks
+from tests.clock import PATIENCE
 from tests.installed import install
 from tests.servers import ROOT, clean_environ
 
@@ -98,7 +99,7 @@ def test_python_runs(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=5 * PATIENCE,
     )
 
     assert (0, "") == (done.returncode, done.stderr)

@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.servers import ROOT, wait_until
 
@@ -39,7 +40,7 @@ def spans() -> Callable[[int], list[ReadableSpan]]:
     _exporter.clear()
 
     def finished(count: int) -> list[ReadableSpan]:
-        wait_until(lambda: len(_exporter.get_finished_spans()) >= count, 10, f"{count} spans")
+        wait_until(lambda: len(_exporter.get_finished_spans()) >= count, what=f"{count} spans")
         return sorted(_exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
 
     return finished
@@ -165,7 +166,7 @@ def test_a_client_that_leaves_is_no_error(traced: Served, upstream: DemoUpstream
     upstream.play([{"text": "Hi"}, {"silence": True}])
     with traced.ask() as stream:
         stream.read_some()
-        upstream.wait_for_request().started.wait(5)
+        upstream.wait_for_request().started.wait(PATIENCE)
     for span in spans(2):
         assert "client_disconnected" == told(span)["error.type"]
         assert StatusCode.UNSET == span.status.status_code

@@ -21,6 +21,7 @@ from app.sse import EventTooLong
 from app.transport import Call, Cancelled, StreamResponse
 from app.upstream import UpstreamClient
 from tests.certificates import make_certificate
+from tests.clock import PATIENCE, granted
 from tests.conftest import Served
 from tests.test_streaming import texts
 
@@ -99,15 +100,15 @@ def test_a_call_is_cancelled_where_it_waits(
     thread, results = open_in_thread(client, call)
     exchange = server.wait_for_request(2 if pooled else 1)
     if "text" in script[0]:
-        assert exchange.started.wait(5)
+        assert exchange.started.wait(PATIENCE)
 
     call.cancel()
     cancelled_at = time.monotonic()
-    thread.join(5)
+    thread.join(PATIENCE)
 
     assert not thread.is_alive()
-    assert exchange.closed.wait(5)
-    assert exchange.closed_at is not None and exchange.closed_at - cancelled_at < 1
+    assert exchange.closed.wait(PATIENCE)
+    assert granted(cancelled_at, exchange.closed_at) < 1
     assert results
     assert (1, 1) == (server.connects, exchange.connection)
     client.close()
@@ -125,11 +126,11 @@ def test_a_call_is_cancelled_in_the_handshake(certificate: Any) -> None:
         assert peer.recv(5)
 
         call.cancel()
-        thread.join(3)
+        thread.join(PATIENCE)
 
         assert not thread.is_alive()
         assert isinstance(results[0], (Cancelled, GatewayError))
-        peer.settimeout(3)
+        peer.settimeout(PATIENCE)
         while peer.recv(65536):
             pass
         peer.close()
@@ -156,7 +157,7 @@ def test_cancelling_an_ended_call_spares_the_next_one_on_its_connection(upstream
     upstream.wait_for_request(2)
 
     old.cancel()
-    thread.join(5)
+    thread.join(PATIENCE)
 
     assert b"data: [DONE]" in results
     assert 1 == upstream.connects
@@ -243,7 +244,7 @@ def test_an_idle_connection_that_is_no_longer_clean_is_not_used_again(left: byte
             first, _ = listener.accept()
             first.recv(65536)
             first.sendall(answer)
-            answered.wait(5)
+            answered.wait(PATIENCE)
             first.sendall(left) if left else first.close()
             spoiled.set()
             second, _ = listener.accept()
@@ -257,9 +258,9 @@ def test_an_idle_connection_that_is_no_longer_clean_is_not_used_again(left: byte
         try:
             assert {} == client.get("/models")
             answered.set()
-            spoiled.wait(5)
+            spoiled.wait(PATIENCE)
             assert {} == client.get("/models")
-            server.join(5)
+            server.join(PATIENCE)
         finally:
             client.close()
 

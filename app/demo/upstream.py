@@ -91,7 +91,7 @@ class DemoUpstream:
         """Forget the queued scripts."""
         self._server.clear()
 
-    def wait_for_request(self, number: int = 1, timeout: float = 5.0) -> Exchange:
+    def wait_for_request(self, number: int = 1, timeout: float = 60.0) -> Exchange:
         """Wait for the request with this number, counted from 1.
 
         Raises TimeoutError.
@@ -99,7 +99,7 @@ class DemoUpstream:
         self._wait(lambda: len(self.requests) >= number, timeout, f"no request number {number}")
         return self.requests[number - 1]
 
-    def wait_for_connections(self, count: int = 0, timeout: float = 5.0) -> None:
+    def wait_for_connections(self, count: int = 0, timeout: float = 60.0) -> None:
         """Wait until just so many connections are open.
 
         Raises TimeoutError.

@@ -16,6 +16,7 @@ from typing import Any
 from app.demo import DemoUpstream
 from app.demo.exchange import Exchange
 from tests.clients.environments import NODE, environment
+from tests.clock import PATIENCE
 from tests.servers import RawStream, clean_environ, wait_until
 
 __all__ = ["CLIENTS", "Bystander", "Client", "Trial", "playing"]
@@ -33,7 +34,7 @@ SCENARIOS = (
     "error_after",
     "error_status",
 )
-RUN_SECONDS = 120.0
+RUN_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ class Bystander:
 
     def check(self, since: float) -> None:
         """Wait for a word after the moment *since*, and look whether any was lost up to now."""
-        wait_until(lambda: self._failure or self._heard_at > since, 5, "a word for the bystander")
+        wait_until(lambda: self._failure or self._heard_at > since, what="a word for the bystander")
         if self._failure is not None:
             raise AssertionError("the bystander's stream broke") from self._failure
         numbers = self._words.split()
@@ -219,7 +220,7 @@ class Bystander:
     def close(self) -> None:
         """Leave."""
         self._is_leaving = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self._stream.close()
 
     def _listen(self) -> None:

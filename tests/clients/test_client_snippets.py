@@ -13,6 +13,7 @@ import pytest
 from app.demo import DemoUpstream
 from tests.blocks import DOCUMENTS, Block, blocks
 from tests.clients.environments import NODE, environment
+from tests.clock import PATIENCE
 from tests.installed import install
 from tests.servers import GunicornGateway, clean_environ
 from tests.test_snippets import CLIENTS
@@ -40,7 +41,7 @@ def run(command: list[str], folder: Path, env: dict[str, str] | None = None) -> 
         env=clean_environ(env or {}),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=5 * PATIENCE,
         stdin=subprocess.DEVNULL,
     )
     assert 0 == done.returncode, done.stdout + done.stderr

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from tests.clock import PATIENCE
 from tests.servers import ROOT, clean_environ
 
 __all__ = ["Done", "Terminal", "run", "visible"]
@@ -36,7 +37,13 @@ def _environ(env: Mapping[str, str | None] | None) -> dict[str, str]:
 def run(*arguments: str, env: Mapping[str, str | None] | None = None, given: str = "", cwd: Path = ROOT) -> Done:
     """Run a command to its end with *given* on standard input, nothing being a terminal."""
     done = subprocess.run(
-        [*COMMAND, *arguments], env=_environ(env), input=given, capture_output=True, text=True, timeout=60, cwd=cwd
+        [*COMMAND, *arguments],
+        env=_environ(env),
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE,
+        cwd=cwd,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -63,7 +70,7 @@ class Terminal:
         """What it has written."""
         return self.data.decode(errors="replace")
 
-    def wait_for(self, pattern: str, timeout: float = 30.0) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         """Read until the output matches."""
         end = time.monotonic() + timeout
         while (found := re.search(pattern, self.text)) is None:
@@ -79,7 +86,7 @@ class Terminal:
         """Send what Ctrl-C sends."""
         self.popen.send_signal(signal.SIGINT)
 
-    def wait(self, timeout: float = 30.0) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Read to the end; give the exit status."""
         end = time.monotonic() + timeout
         while self._read(end):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 
 __all__ = ["Answer", "ask", "connect", "events", "send"]
 
@@ -79,7 +80,7 @@ def events(body: bytes) -> list[Any]:
 
 def connect(upstream: DemoUpstream) -> socket.socket:
     """Open a connection."""
-    connection = socket.create_connection(("127.0.0.1", upstream.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", upstream.port), timeout=PATIENCE)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 

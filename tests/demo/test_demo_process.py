@@ -20,6 +20,7 @@ import pytest
 
 import app.demo
 from app.demo import DemoUpstream, ScriptError
+from tests.clock import PATIENCE
 from tests.servers import ROOT
 
 from .client import Answer, ask, connect, send
@@ -67,7 +68,7 @@ def test_one_line_tells_the_address(start: Start) -> None:
     address = address_of(start(module="app.demo", cwd=ROOT))
 
     assert address.startswith("http://127.0.0.1:") and address.endswith("/api/v1")
-    with urlopen(f"{address}/models", timeout=5) as response:
+    with urlopen(f"{address}/models", timeout=PATIENCE) as response:
         assert b"demo/story" in response.read()
 
 
@@ -79,7 +80,7 @@ def test_a_signal_ends_it_cleanly(start: Start, number: signal.Signals) -> None:
         send(connection, model="demo/script", messages=[{"role": "user", "content": '[{"comment": 0},{"silence":0}]'}])
         assert connection.recv(10)
         process.send_signal(number)
-        assert 0 == process.wait(10)
+        assert 0 == process.wait(PATIENCE)
 
     assert process.stderr is not None and "" == process.stderr.read()
 
@@ -91,7 +92,7 @@ def test_it_ends_with_standard_input(start: Start) -> None:
     assert process.poll() is None and process.stdin is not None
     process.stdin.close()
 
-    assert 0 == process.wait(10)
+    assert 0 == process.wait(PATIENCE)
     process.stdin = None
 
 
@@ -103,14 +104,14 @@ def test_it_ends_with_a_pipe(start: Start) -> None:
     address_of(process)
     os.close(write)
 
-    assert 0 == process.wait(10)
+    assert 0 == process.wait(PATIENCE)
 
 
 def test_a_taken_port_is_told_in_a_line(start: Start) -> None:
     """If it cannot listen, it says so and ends with an error."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         process = start("--port", str(taken.getsockname()[1]))
-        _, complaint = process.communicate(timeout=10)
+        _, complaint = process.communicate(timeout=PATIENCE)
 
     assert 1 == process.returncode and complaint.startswith("demo upstream: ") and "Traceback" not in complaint
 
@@ -123,7 +124,7 @@ def test_the_log_has_method_path_and_status_only(start: Start) -> None:
         ask(upstream, "GET", "/api/v1/generation?id=mine")
         assert 404 == ask(upstream, "GET", "/_demo/log").status
     process.terminate()
-    _, log = process.communicate(timeout=10)
+    _, log = process.communicate(timeout=PATIENCE)
 
     assert ["POST /api/v1/chat/completions 200", "GET /api/v1/generation 404", "GET /_demo/log 404"] == log.splitlines()
 
@@ -168,7 +169,7 @@ def test_requests_are_kept_as_they_came(upstream: DemoUpstream) -> None:
     )
 
     (exchange,) = upstream.requests
-    assert exchange.ended.wait(5)
+    assert exchange.ended.wait(PATIENCE)
     assert ("POST", "/api/v1/chat/completions", {"a": "b"}) == (exchange.method, exchange.path, exchange.query)
     assert "demo" == exchange.headers["HOST"] == exchange.headers.get("host") and "Host" in exchange.headers
     assert exchange.body == json.loads(exchange.raw) and "é" == exchange.body["messages"][0]["content"]
@@ -185,7 +186,7 @@ def test_a_client_that_leaves_in_the_middle_is_noticed(upstream: DemoUpstream) -
         assert connection.recv(10)
 
     exchange = upstream.wait_for_request()
-    assert exchange.closed.wait(5) and exchange.ended.wait(5)
+    assert exchange.closed.wait(PATIENCE) and exchange.ended.wait(PATIENCE)
     assert "closed" == exchange.outcome and not exchange.finished
     upstream.wait_for_connections(0)
 
@@ -195,9 +196,9 @@ def test_a_client_that_leaves_after_the_answer_is_noticed(upstream: DemoUpstream
     with connect(upstream) as connection:
         send(connection, "GET", "/api/v1/models", close=False)
         exchange = upstream.wait_for_request()
-        assert exchange.ended.wait(5) and not exchange.closed.is_set() and 1 == upstream.connections_open
+        assert exchange.ended.wait(PATIENCE) and not exchange.closed.is_set() and 1 == upstream.connections_open
 
-    assert exchange.closed.wait(5) and exchange.finished
+    assert exchange.closed.wait(PATIENCE) and exchange.finished
 
 
 def test_waiting_for_what_does_not_come_fails(upstream: DemoUpstream) -> None:
