@@ -9,7 +9,8 @@ A ``Transform`` belongs to one stream and is called from one thread at a time. T
 ``choices`` is a list of objects with an integer ``index``, ``delta`` is an object, a chunk with a ``finish_reason``
 holds no text and is the last one of its choice. It may pass, change (in place), drop, split or add chunks and keeps
 their order. ``finish`` is called once, when the answer is over or has failed: what is held goes out, decided as end
-of text. When any of them raises, ``held`` gives up what it keeps, raw, and the transform is not asked again.
+of text. When any of them raises, or gives what is no chunk, ``held`` gives up what it kept before that call, raw, and
+the transform is not asked again. What a host's stage gives is checked (see ``contract``) and copied.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from . import wire
+from .contract import as_body, as_chunks
 from .errors import RequestError
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ Schema = Mapping[str, Any]
 """A JSON Schema, in the dialect of OpenAPI 3.1."""
 
 log = logging.getLogger("sluice.pipeline")
+
+_OURS = f"{__package__}.stages"
 
 
 class Endpoint(NamedTuple):
@@ -99,6 +104,9 @@ class Transform:
         """Give what is kept, raw."""
         return ()
 
+    def tell(self) -> None:
+        """Bring the notes up to date: they are about to be read, perhaps by another thread than the one that feeds."""
+
 
 class Stage:
     """One step of the pipeline; see the module's contract.
@@ -161,23 +169,54 @@ class Pipeline:
         """
         notes: Notes = {stage.name: None for stage in self.stages}
         errors: list[dict[str, str]] = []
-        transforms: list[tuple[str, Transform]] = []
+        links: list[_Link] = []
         for stage in self.stages:
             try:
-                prepared = stage.prepare(request, notes)
-                if not isinstance(prepared, ChatRequest):
-                    raise TypeError("prepare gave no request")
-                transform = stage.start(prepared, notes)
-            except RequestError:
+                prepared, transform = _prepared(stage, request, notes)
+            except (RequestError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:  # a stage that exits does not end the worker
                 errors.append(_told(stage.name, "prepare", error))
                 notes[stage.name] = None
                 continue
             request = prepared
             if transform is not None:
-                transforms.append((stage.name, transform))
-        return Run(request, notes, errors, transforms)
+                links.append(_Link(stage.name, transform, _is_ours(stage)))
+        return Run(request, notes, errors, links)
+
+
+def _prepared(stage: Stage, request: ChatRequest, notes: Notes) -> tuple[ChatRequest, Transform | None]:
+    """Give what *stage* makes of *request*, and its transform; a host's stage works on a copy."""
+    if _is_ours(stage):
+        prepared = stage.prepare(request, notes)
+        return prepared, stage.start(prepared, notes)
+    before = wire.dumps(request.body)
+    asked = request.with_body(wire.loads(before))
+    prepared = stage.prepare(asked, notes)
+    if not isinstance(prepared, ChatRequest) or not isinstance(prepared.options, dict):
+        raise TypeError("prepare gave no request")
+    transform = stage.start(prepared, notes)
+    is_same = wire.dumps(prepared.body) == before
+    if prepared is asked and is_same:
+        return request, transform
+    body = request.body if is_same else as_body(prepared.body)
+    return replace(prepared, body=body, stream=request.stream, sent=frozenset(prepared.sent)), transform
+
+
+def _is_ours(stage: Stage) -> bool:
+    return type(stage).__module__.rpartition(".")[0] == _OURS
+
+
+class _Link(NamedTuple):
+    """A transform in the chain of one answer; a host's own is checked."""
+
+    name: str
+    transform: Transform
+    is_ours: bool
+
+    def chunks(self, given: Iterable[Chunk]) -> list[Chunk]:
+        """Give the chunks that a hook gave."""
+        return list(given) if self.is_ours else as_chunks(given)
 
 
 class Run:
@@ -188,17 +227,17 @@ class Run:
         request: ChatRequest,
         notes: Notes,
         errors: list[dict[str, str]],
-        transforms: list[tuple[str, Transform]],
+        links: list[_Link],
     ) -> None:
         self.request = request
         self.notes = notes
         self.errors = errors
-        self._transforms = transforms
+        self._links = links
 
     @property
     def is_plain(self) -> bool:
         """Whether no transform is left, so that chunks pass as they are."""
-        return not self._transforms
+        return not self._links
 
     def feed(self, chunk: Chunk) -> list[Chunk]:
         """Pass one chunk through every transform."""
@@ -211,11 +250,13 @@ class Run:
             index: of the choice.
             chunk_of: makes the chunk of a text.
         """
-        for place, (name, transform) in enumerate(self._transforms):
+        for place, link in enumerate(self._links):
             try:
-                out = transform.text(index, text)
-            except Exception as error:
-                return self._pass([*self._fail(name, transform, error), chunk_of(text)], place)
+                out = link.transform.text(index, text)
+                if not isinstance(out, str | None):
+                    raise TypeError("text gave no text")
+            except BaseException as error:
+                return self._pass([*self._fail(link, error), chunk_of(text)], place)
             if out is None:
                 return self._pass([chunk_of(text)], place)
             if not out:
@@ -226,45 +267,54 @@ class Run:
     def finish(self) -> list[Chunk]:
         """End the transforms in order, each one's rest passing through those behind it."""
         out: list[Chunk] = []
-        while self._transforms:
-            name, transform = self._transforms[0]
+        while self._links:
+            link = self._links[0]
             try:
-                rest = list(transform.finish())
-            except Exception as error:
-                rest = self._fail(name, transform, error)
+                rest = link.chunks(link.transform.finish())
+            except BaseException as error:
+                rest = self._fail(link, error)
             else:
-                del self._transforms[0]
+                del self._links[0]
             out += self._pass(rest, 0)
         return out
 
+    def tell(self) -> None:
+        """Let the transforms bring their notes up to date. From any thread."""
+        for link in tuple(self._links):
+            try:
+                link.transform.tell()
+            except BaseException as error:
+                self.errors.append(_told(link.name, "tell", error))
+
     def _pass(self, chunks: list[Chunk], start: int) -> list[Chunk]:
         index = start
-        while index < len(self._transforms) and chunks:
-            name, transform = self._transforms[index]
+        while index < len(self._links) and chunks:
+            link = self._links[index]
             out: list[Chunk] = []
             for position, chunk in enumerate(chunks):
+                raw = wire.dumps(chunk)  # a transform may have changed it in place before it fails
                 try:
-                    out += tuple(transform.feed(chunk))
-                except Exception as error:
-                    out += [*self._fail(name, transform, error), *chunks[position:]]
+                    out += link.chunks(link.transform.feed(chunk))
+                except BaseException as error:
+                    out += [*self._fail(link, error), wire.loads(raw), *chunks[position + 1 :]]
                     break
             else:
                 index += 1
             chunks = out
         return chunks
 
-    def _fail(self, name: str, transform: Transform, error: Exception) -> list[Chunk]:
-        """Take a transform that raised out of the chain; give what it held, raw."""
-        self._transforms = [pair for pair in self._transforms if pair[1] is not transform]
-        self.errors.append(_told(name, "transform", error))
+    def _fail(self, link: _Link, error: BaseException) -> list[Chunk]:
+        """Take a transform that failed out of the chain; give what it held, raw."""
+        self._links = [other for other in self._links if other is not link]
+        self.errors.append(_told(link.name, "transform", error))
         try:
-            return list(transform.held())
-        except Exception as worse:
-            self.errors.append(_told(name, "held", worse))
+            return link.chunks(link.transform.held())
+        except BaseException as worse:
+            self.errors.append(_told(link.name, "held", worse))
             return []
 
 
-def _told(name: str, where: str, error: Exception) -> dict[str, str]:
+def _told(name: str, where: str, error: BaseException) -> dict[str, str]:
     # NOTE: only the class is told: the message of a stage's exception may quote the text it worked on.
     log.warning("stage %s failed in %s with %s; its effect is dropped", name, where, type(error).__name__)
     return {"stage": name, "in": where, "error": type(error).__name__}

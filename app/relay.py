@@ -61,6 +61,7 @@ _PARAMS = (
 )
 _END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _TAIL_SECONDS = 1.0
+_HEAD = frozenset({"id", "object", "created", "model"})
 _BESIDE = ("reasoning", "reasoning_content", "refusal")
 _CHARACTERS_PER_TOKEN = 4  # what upstream did not count is estimated
 
@@ -315,7 +316,7 @@ class Stream:
             self._end_badly(ClientGone("cancelled"))
         except Broken as error:
             self._end_badly(self._upstream.broken(self.call, error))
-        except Exception as error:
+        except BaseException as error:  # whatever happens, the client is told the end
             log.error("relaying for record %s failed: %s", self._record.record_id, told(error))
             self._end_badly(InternalError("the gateway failed; its log says why"))
         finally:
@@ -385,11 +386,20 @@ class Stream:
 
     def _emit(self, chunk: Chunk) -> None:
         choices = chunk["choices"]
-        if "id" not in chunk:
-            chunk = {**self.chunks.head(), **chunk}  # a stage made it
+        chunk = self._headed(chunk)
         if choices and choices[0].get("finish_reason") is not None:
             self._ends.append(chunk)
             return
+        self._tally(choices)
+        self.sink.chunk(chunk)
+        record = self._record
+        if record.first_chunk_ms is None and _says_something(choices):
+            record.first_chunk_ms = record.elapsed_ms()
+            self.first_event.set()
+        if self.error is not None:
+            raise Cancelled
+
+    def _tally(self, choices: list[Chunk]) -> None:
         record = self._record
         record.chunks += 1
         for choice in choices:
@@ -398,12 +408,10 @@ class Stream:
                 record.characters += len(text)
             if len(choice["delta"]) > 1:
                 self._beside += _characters_beside(choice["delta"])
-        self.sink.chunk(chunk)
-        if record.first_chunk_ms is None and _says_something(choices):
-            record.first_chunk_ms = record.elapsed_ms()
-            self.first_event.set()
-        if self.error is not None:
-            raise Cancelled
+
+    def _headed(self, chunk: Chunk) -> Chunk:
+        """Give *chunk* with the head of the stream's chunks; one that a stage made may lack it."""
+        return chunk if _HEAD <= chunk.keys() else {**self.chunks.head(), **chunk}
 
     def _end_well(self) -> None:
         chunks = self.chunks
@@ -449,7 +457,8 @@ class Stream:
         try:
             for chunk in self._run.finish():
                 if chunk["choices"]:
-                    self.sink.chunk(chunk)
+                    self._tally(chunk["choices"])
+                    self.sink.chunk(self._headed(chunk))
             for end in self._ends:
                 self.sink.chunk(end)
         finally:
@@ -490,6 +499,7 @@ class Stream:
     def _notes(self) -> dict[str, Any]:
         """Give the stages' notes, without those that turn out to be no JSON."""
         run = self._run
+        run.tell()
         for name, note in tuple(run.notes.items()):
             try:
                 wire.dumps({name: note})

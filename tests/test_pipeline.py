@@ -11,7 +11,8 @@ from app.errors import ConfigurationError, RequestError
 from app.pipeline import ChatRequest, Chunk, Notes, Pipeline, Stage, Transform
 from app.settings import Settings
 
-REQUEST = ChatRequest({"messages": []}, {}, True)
+MESSAGES = [{"role": "user", "content": "Hello"}]
+REQUEST = ChatRequest({"messages": MESSAGES}, {}, True)
 
 
 def chunk(text: str) -> Chunk:
@@ -120,9 +121,9 @@ def test_each_stage_prepares_what_the_one_before_gave() -> None:
         return request.with_body({**request.body, self.name: 1})
 
     found = run(stage("b", 2, prepare=prepare), stage("a", 1, prepare=prepare))
-    assert found.request.body == {"messages": [], "a": 1, "b": 1}
+    assert found.request.body == {"messages": MESSAGES, "a": 1, "b": 1}
     assert found.notes == {"a": {"seen": ["messages"]}, "b": {"seen": ["a", "messages"]}}
-    assert REQUEST.body == {"messages": []}
+    assert REQUEST.body == {"messages": MESSAGES}
 
 
 def test_a_refused_field_is_the_callers_error() -> None:

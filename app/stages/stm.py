@@ -151,9 +151,18 @@ class _Answer(Transform):
         self._note, self._modules, self._limit, self._before = note, modules, limit, before
         self._is_live, self._is_whole = is_live or is_whole, is_whole
         self._choices: dict[int, _Choice] = {}
+        self._held: list[tuple[int, str]] | None = None
 
     def feed(self, chunk: Chunk) -> Iterable[Chunk]:
         """Transform a chunk's texts, and end the choice that it ends."""
+        held = self._holding() if len(chunk["choices"]) > 1 else None
+        try:
+            return self._fed(chunk)
+        except BaseException:
+            self._held = held  # a choice that went well before has given its text to nobody
+            raise
+
+    def _fed(self, chunk: Chunk) -> Iterable[Chunk]:
         before: list[Chunk] = []
         for choice in chunk["choices"]:
             if choice.get("finish_reason") is not None:
@@ -172,11 +181,34 @@ class _Answer(Transform):
 
     def finish(self) -> Iterable[Chunk]:
         """Give what is held of the choices that were not ended."""
-        return [chunk for index in list(self._choices) for chunk in self._rest(index, {})]
+        held = self._holding()
+        try:
+            return [chunk for index in list(self._choices) for chunk in self._rest(index, {})]
+        except BaseException:
+            self._held = held
+            raise
 
     def held(self) -> Iterable[Chunk]:
-        """Give what is held, raw."""
-        return [_text_chunk(index, state.held, {}) for index, state in self._choices.items() if state.held]
+        """Give what was held before the call that failed, raw."""
+        held = self._holding() if self._held is None else self._held
+        for state in self._choices.values():
+            state.fail()
+        self.tell()
+        return [_text_chunk(index, text, {}) for index, text in held]
+
+    def tell(self) -> None:
+        """Sum up what came of the choices so far."""
+        note, choices = self._note, list(self._choices.values())
+        note["original_length"] = sum(state.raw_length for state in choices)
+        note["transformed_length"] = sum(state.given_length for state in choices)
+        note["held_chars_max"] = max((state.held_max for state in choices), default=0)
+        note["changed"] = any(state.is_changed for state in choices)
+        note["skipped"] = next((state.skipped for state in choices if state.skipped), None)
+        if not all(state.is_live for state in choices):
+            note["mode"] = "correct"
+
+    def _holding(self) -> list[tuple[int, str]]:
+        return [(index, held) for index, state in self._choices.items() if (held := state.held)]
 
     def _change(self, choice: Chunk) -> None:
         delta = choice["delta"]
@@ -199,7 +231,8 @@ class _Answer(Transform):
         if state is None or state.is_live:
             return self._rest(index, chunk)
         self._rest(index, chunk)
-        correction = state.correction
+        correction = state.take_correction()
+        self.tell()
         if correction is None:
             return []
         head: Chunk = {key: chunk[key] for key in _FIRST if key in chunk}
@@ -211,14 +244,7 @@ class _Answer(Transform):
         if state is None or state.is_over:
             return []
         text = state.finish()
-        note = self._note
-        note["original_length"] += state.raw_length
-        note["transformed_length"] += state.out_length
-        note["held_chars_max"] = max(note["held_chars_max"], state.held_max)
-        note["changed"] = note["changed"] or state.is_changed
-        note["skipped"] = note["skipped"] or state.skipped
-        if not state.is_live:
-            note["mode"] = "correct"
+        self.tell()
         return [_text_chunk(index, text, like)] if text and state.is_live else []
 
 
@@ -232,7 +258,7 @@ class _Choice:
         self._waiting: list[str] = []
         self._waiting_length = 0
         self._out: list[str] = []
-        self._is_raw = False
+        self._is_raw = self._is_corrected = False
         self.is_live = is_live
         self.is_over = False
         self.raw_length = self.out_length = 0
@@ -255,13 +281,22 @@ class _Choice:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the client's text, or the correction, differs from the raw one."""
-        return bool(self._transducer.edits) and (self.is_live or self.skipped is None)
+        """Whether what the client got, by text or by correction, differs from the raw text."""
+        return bool(self._transducer.edits) if self.is_live else self._is_corrected
 
     @property
-    def correction(self) -> str | None:
-        """The whole corrected text, if it differs and none of it was left raw."""
-        return "".join(self._out) if self.is_changed else None
+    def given_length(self) -> int:
+        """How many characters the client got, or got as a correction."""
+        return self.out_length if self.is_live or self._is_corrected else self.raw_length
+
+    def take_correction(self) -> str | None:
+        """Give the whole corrected text, if it differs and none of it was left raw."""
+        self._is_corrected = bool(self._transducer.edits) and self.skipped is None
+        return "".join(self._out) if self._is_corrected else None
+
+    def fail(self) -> None:
+        """Leave the rest of the text alone."""
+        self.skipped = self.skipped or "failed"
 
     def feed(self, text: str) -> str:
         """Take the next text; give what the client gets now."""
@@ -290,8 +325,6 @@ class _Choice:
             self._work_off()
             rest = self._transducer.finish()
             self._keep(rest)
-        if self.skipped is not None and not self.is_live:
-            self.out_length = self.raw_length
         return rest
 
     def shift(self, annotations: list[Any]) -> None:
@@ -314,11 +347,10 @@ class _Choice:
     def _end_at_limit(self, text: str) -> str:
         room = len(text) - (self.raw_length - self._limit)
         self._work_off()
-        out = self._worked(text[:room])
-        rest = self._transducer.finish() + text[room:]
-        self._keep(rest)
+        out = self._transducer.finish(text[:room]) + text[room:]
+        self._keep(out)
         self._is_raw, self.skipped = True, "too_long"
-        return out + rest if self.is_live else text
+        return out if self.is_live else text
 
     def _work_off(self) -> None:
         if self._waiting:

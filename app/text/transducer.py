@@ -135,14 +135,25 @@ class Transducer:
         return self._buffer[self._out :]
 
     def feed(self, text: str) -> str:
-        """Take the next piece; give what may go out."""
-        return self._feed(text) if len(text) <= _SLICE else "".join(self._feed_in_parts(text))
+        """Take the next piece; give what may go out. Raising, it has taken nothing: ``held`` is what it was."""
+        buffer, out = self._buffer, self._out
+        try:
+            return self._feed(text) if len(text) <= _SLICE else "".join(self._feed_in_parts(text))
+        except BaseException:
+            self._buffer, self._out = buffer, out
+            raise
 
-    def finish(self) -> str:
-        """Give what is left, decided as end of text."""
-        self._is_plain = False
-        self._run(is_final=True)
-        return self._emit(len(self._buffer))
+    def finish(self, text: str = "") -> str:
+        """Take the last piece; give what is left, decided as end of text. Raising, as ``feed``."""
+        buffer, out = self._buffer, self._out
+        try:
+            found = self._feed(text) if len(text) <= _SLICE else "".join(self._feed_in_parts(text))
+            self._is_plain = False
+            self._run(is_final=True)
+            return found + self._emit(len(self._buffer))
+        except BaseException:
+            self._buffer, self._out = buffer, out
+            raise
 
     def _feed_in_parts(self, text: str) -> Iterator[str]:
         for start in range(0, len(text), _SLICE):

@@ -1,0 +1,389 @@
+"""Stages that misbehave, a host's own and one that ships: stream and text outlive them, and what failed is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app import Stage, Transform
+from app.demo import DemoUpstream
+from app.pipeline import ChatRequest, Pipeline
+from app.stages.stm import Stm
+from app.text.hedges import Hedges
+from tests.conftest import Served
+from tests.servers import RawStream
+from tests.test_stages import only
+from tests.test_streaming import texts
+
+WORDS = ["one ", "two ", "boom", " three ", "four"]
+WAYS = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+class Leave(BaseException):
+    """What a library may raise to get out of everything."""
+
+
+def deep() -> Any:
+    """Give a list nested deeper than JSON readers go."""
+    found: list[Any] = []
+    for _ in range(500):
+        found = [found]
+    return found
+
+
+def round_in_circles() -> Any:
+    """Give an object that holds itself."""
+    found: dict[str, Any] = {}
+    found["self"] = found
+    return found
+
+
+def with_delta(chunk: Any, **fields: Any) -> Any:
+    """Change the delta in place, as a stage does."""
+    chunk["choices"][0]["delta"].update(fields)
+    return [chunk]
+
+
+def with_choice(chunk: Any, **fields: Any) -> Any:
+    """Change the choice in place."""
+    chunk["choices"][0].update(fields)
+    return [chunk]
+
+
+def leave(error: BaseException) -> Any:
+    """Raise from inside an expression."""
+    raise error
+
+
+DEEDS: dict[str, Callable[[Any], Any]] = {
+    "NaN": lambda chunk: with_delta(chunk, content=float("nan")),
+    "NaN beside": lambda chunk: with_delta(chunk, score=float("nan")),
+    "infinity": lambda chunk: with_choice(chunk, score=float("inf")),
+    "a set": lambda chunk: with_delta(chunk, content={"a"}),
+    "bytes": lambda chunk: with_delta(chunk, content=b"boom"),
+    "a number": lambda chunk: with_delta(chunk, content=5),
+    "an object": lambda chunk: with_delta(chunk, content={"text": "boom"}),
+    "a date": lambda chunk: with_delta(chunk, at=datetime.now(UTC)),
+    "keys that are numbers": lambda chunk: with_delta(chunk, table={1: 2}),
+    "an instance": lambda chunk: with_delta(chunk, what=object()),
+    "depth": lambda chunk: with_delta(chunk, deep=deep()),
+    "a circle": lambda chunk: with_delta(chunk, circle=round_in_circles()),
+    "tool calls that are text": lambda chunk: with_delta(chunk, tool_calls="call"),
+    "tool calls of numbers": lambda chunk: with_delta(chunk, tool_calls=[1]),
+    "reasoning that is a list": lambda chunk: with_delta(chunk, reasoning=["x"]),
+    "no delta": lambda chunk: with_choice(chunk, delta=None),
+    "a delta that is text": lambda chunk: with_choice(chunk, delta="boom"),
+    "an index that is text": lambda chunk: with_choice(chunk, index="0"),
+    "an index that is true": lambda chunk: with_choice(chunk, index=True),
+    "a finish reason that is a number": lambda chunk: with_choice(chunk, finish_reason=1),
+    "choices that are an object": lambda chunk: [{**chunk, "choices": {"0": chunk["choices"][0]}}],
+    "choices that are a tuple": lambda chunk: [{**chunk, "choices": tuple(chunk["choices"])}],
+    "choices of text": lambda chunk: [{**chunk, "choices": ["boom"]}],
+    "no choices": lambda chunk: [{"id": chunk["id"]}],
+    "an end among others": lambda chunk: [
+        {**chunk, "choices": [*chunk["choices"], {"index": 1, "delta": {}, "finish_reason": "stop"}]}
+    ],
+    "None": lambda chunk: None,
+    "a list of None": lambda chunk: [None],
+    "text": lambda chunk: "boom",
+    "the chunk itself": lambda chunk: chunk,
+    "a number at all": lambda chunk: 7,
+    "a generator that fails": lambda chunk: (part if part else leave(ValueError("boom")) for part in [chunk, None]),
+    "a good one, then a bad one": lambda chunk: [{**chunk, "choices": []}, {"choices": None}],
+    "an exit": lambda chunk: leave(SystemExit(1)),
+    "a way out of everything": lambda chunk: leave(Leave()),
+    "recursion": lambda chunk: leave(RecursionError()),
+}
+
+
+class _Bad(Transform):
+    def __init__(self, deed: Callable[[Any], Any]) -> None:
+        self.deed = deed
+
+    def feed(self, chunk: Any) -> Iterable[Any]:
+        """Do it at the word "boom"."""
+        choices = chunk["choices"]
+        is_time = choices and choices[0]["delta"].get("content") == "boom"
+        found: Iterable[Any] = self.deed(chunk) if is_time else [chunk]
+        return found
+
+
+class _BadStage(Stage):
+    name = "bad"
+
+    def __init__(self, deed: Callable[[Any], Any]) -> None:
+        self.deed = deed
+
+    def start(self, request: Any, notes: Any) -> Transform:
+        """Begin."""
+        return _Bad(self.deed)
+
+
+def told(response: RawStream, stream: bool) -> tuple[str, dict[str, Any]]:
+    """Give the text of an answer and what the metadata says."""
+    if stream:
+        data = response.data()
+        assert data[-1] == "[DONE]"
+        assert {"chat.completion.chunk"} == {chunk["object"] for chunk in data[:-1]}
+        return texts(data), data[-2]["x_g0dm0d3"]
+    answer = response.json()
+    assert 200 == response.status, answer
+    return answer["choices"][0]["message"]["content"], answer["x_g0dm0d3"]
+
+
+@WAYS
+@pytest.mark.parametrize("deed", DEEDS.values(), ids=DEEDS)
+def test_whatever_a_stage_gives_the_client_gets_the_raw_text(
+    serve: Callable[..., Served],
+    upstream: DemoUpstream,
+    caplog: pytest.LogCaptureFixture,
+    deed: Callable[[Any], Any],
+    stream: bool,
+) -> None:
+    """Something that is no chunk, or no JSON, or an exception of any kind costs the stage's effect and nothing else."""
+    served = only(serve, _BadStage(deed))
+    upstream.play([{"text": WORDS}])
+
+    with served.ask(stream=stream) as response:
+        text, facts = told(response, stream)
+
+    assert "".join(WORDS) == text
+    assert ["bad"] == [error["stage"] for error in facts["stage_errors"]]
+    assert "stage bad failed in transform" in caplog.text
+    record = served.record()
+    assert ("completed", 200, len(text)) == (record.end_reason, record.status, record.characters)
+
+
+@WAYS
+def test_half_a_character_is_json_and_passes(
+    serve: Callable[..., Served], upstream: DemoUpstream, stream: bool
+) -> None:
+    """A lone surrogate is written as its escape, as it is where upstream sends one."""
+    served = only(serve, _BadStage(lambda chunk: with_delta(chunk, content="\ud83d")))
+    upstream.play([{"text": WORDS}])
+
+    with served.ask(stream=stream) as response:
+        text, facts = told(response, stream)
+
+    assert ("one two \ud83d three four", []) == (text, facts["stage_errors"])
+
+
+def test_what_a_stage_gave_cannot_be_changed_later() -> None:
+    """A stage that keeps what it gave, and changes it, changes nothing of what goes out."""
+    given: list[Any] = []
+    run = Pipeline([_BadStage(lambda chunk: given.append(chunk) or [chunk])]).run(REQUEST)
+
+    out = run.feed(chunk_of(0, "boom"))
+    given[0]["choices"][0]["delta"]["content"] = {"boom"}
+
+    assert "boom" == texts(out)
+
+
+class _Ending(Transform):
+    """Holds all text and ends badly."""
+
+    def __init__(self, gives: Any) -> None:
+        self.gives, self.kept = gives, []  # type: ignore[var-annotated]
+
+    def feed(self, chunk: Any) -> Iterable[Any]:
+        """Keep."""
+        self.kept.append(chunk)
+        return []
+
+    def finish(self) -> Iterable[Any]:
+        """Give something else."""
+        found: Iterable[Any] = self.gives()
+        return found
+
+    def held(self) -> Iterable[Any]:
+        """Give what is kept."""
+        return self.kept
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "gives",
+    [
+        lambda: None,
+        lambda: "text",
+        lambda: [{"choices": {}}],
+        lambda: leave(Leave()),
+        lambda: [chunk_of(0, float("nan"))],
+    ],
+    ids=["nothing", "text", "no chunk", "a way out", "NaN"],
+)
+def test_a_bad_end_gives_what_was_held(
+    serve: Callable[..., Served], upstream: DemoUpstream, gives: Callable[[], Any], stream: bool
+) -> None:
+    """What the stage kept goes out raw, whatever it gives at its end, and choices end as upstream said."""
+    stage = _BadStage(leave)
+    stage.start = lambda request, notes: _Ending(gives)  # type: ignore[method-assign]
+    served = only(serve, stage)
+    upstream.play([{"text": WORDS}, {"finish": {"reason": "length"}}])
+
+    with served.ask(stream=stream) as response:
+        text, facts = told(response, stream)
+
+    assert "".join(WORDS) == text
+    assert ["bad"] == [error["stage"] for error in facts["stage_errors"]]
+    assert "length" == served.record().end_reason
+
+
+PREPARED: dict[str, Callable[[ChatRequest], Any]] = {
+    "a set in the body": lambda request: request.with_body({**request.body, "x": {1}}),
+    "NaN in the body": lambda request: request.with_body({**request.body, "temperature": float("nan")}),
+    "no body": lambda request: request.with_body(None),  # type: ignore[arg-type]
+    "a list as body": lambda request: request.with_body([]),  # type: ignore[arg-type]
+    "no messages": lambda request: request.with_body({**request.body, "messages": []}),
+    "messages of text": lambda request: request.with_body({**request.body, "messages": ["Hello"]}),
+    "spoilt in place": lambda request: (request.body["messages"].clear(), leave(ValueError()))[0],
+    "in place and no JSON": lambda request: (request.body.update(x=b"x"), request)[1],
+    "an exit": lambda request: leave(SystemExit(3)),
+    "a way out of everything": lambda request: leave(Leave()),
+    "text": lambda request: "request",
+}
+
+
+@WAYS
+@pytest.mark.parametrize("deed", PREPARED.values(), ids=PREPARED)
+def test_whatever_a_stage_makes_of_the_request_upstream_gets_the_clients(
+    serve: Callable[..., Served], upstream: DemoUpstream, deed: Callable[[ChatRequest], Any], stream: bool
+) -> None:
+    """A request that is none, or no JSON, goes up as it was without the stage."""
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = lambda request, notes: deed(request)  # type: ignore[method-assign]
+    served = only(serve, stage)
+    upstream.play([{"text": WORDS}])
+
+    with served.ask(stream=stream) as response:
+        text, facts = told(response, stream)
+
+    assert "".join(WORDS) == text
+    assert [("bad", "prepare")] == [(error["stage"], error["in"]) for error in facts["stage_errors"]]
+    assert "Say something." == upstream.requests[0].body["messages"][0]["content"]
+
+
+def test_a_stage_cannot_turn_a_stream_into_a_whole_answer(serve: Callable[..., Served], upstream: DemoUpstream) -> None:
+    """Whether the answer is streamed is the client's word."""
+
+    def prepare(request: Any, notes: Any) -> Any:
+        return type(request)(request.body, request.options, stream=False)
+
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = prepare  # type: ignore[method-assign]
+    served = only(serve, stage)
+    upstream.play([{"text": WORDS}])
+
+    with served.ask() as response:
+        assert "".join(WORDS) == told(response, True)[0]
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "note", [{1}, {"x": b""}, {"x": {1: 2}}, round_in_circles()], ids=["set", "bytes", "key", "circle"]
+)
+def test_notes_that_are_no_json_are_left_out(
+    serve: Callable[..., Served], upstream: DemoUpstream, note: Any, stream: bool
+) -> None:
+    """The answer, its metadata and the record do without them."""
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = lambda request, notes: (notes.update(bad=note), request)[1]  # type: ignore[method-assign]
+    served = only(serve, stage)
+    upstream.play([{"text": WORDS}])
+
+    with served.ask(stream=stream) as response:
+        text, facts = told(response, stream)
+
+    assert ("".join(WORDS), {}) == (text, facts["pipeline"])
+    assert [("bad", "notes")] == [(error["stage"], error["in"]) for error in facts["stage_errors"]]
+    assert ("completed", {}) == (served.record().end_reason, served.record().pipeline)
+
+
+REQUEST = ChatRequest({"messages": [{"role": "user", "content": "x"}]}, {"stm_mode": "live"}, True)
+HEDGED = "It is good. I think it works. We can go. Perhaps it rains. It is probably fine."
+
+
+def chunk_of(index: int, text: Any, **more: Any) -> Any:
+    """Make a chunk of one choice's text."""
+    choice = {"index": index, "delta": {"content": text} if text else {}, "finish_reason": None, **more}
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+@pytest.fixture
+def fails_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Give a function that makes the rules for hedges fail when they are asked for the given time."""
+    decide = Hedges.decide
+    left = 0
+
+    def failing(*arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        return leave(ZeroDivisionError()) if left == 0 else decide(*arguments)
+
+    def set_at(time: int) -> None:
+        nonlocal left
+        left = time
+
+    monkeypatch.setattr(Hedges, "decide", failing)
+    return set_at
+
+
+@pytest.mark.parametrize("by_text", [False, True], ids=["chunks", "text"])
+@pytest.mark.parametrize("size", [1, 3, 10, 1000])
+def test_stm_that_fails_loses_and_doubles_nothing(fails_at: Callable[[int], None], size: int, by_text: bool) -> None:
+    """Wherever a rule fails, each character that comes after it, or was held, comes out raw and once."""
+    for time in range(1, 12):
+        fails_at(time)
+        run = Pipeline([Stm()]).run(REQUEST)
+        out = ""
+        for start in range(0, len(HEDGED), size):
+            piece = HEDGED[start : start + size]
+            found = (
+                run.text(0, piece, lambda text: chunk_of(0, text))
+                if by_text and start
+                else run.feed(chunk_of(0, piece))
+            )
+            out += found if isinstance(found, str) else texts(found)
+        out += texts(run.feed(chunk_of(0, "", finish_reason="stop"))) + texts(run.finish())
+
+        whole = HEDGED
+        for hedge, rest in (("I think it", "It"), ("Perhaps it", "It"), ("probably ", "")):
+            if whole != out:
+                whole = whole.replace(hedge, rest, 1)
+        assert whole == out
+        assert run.errors or time > 3
+
+
+def test_stm_that_fails_in_one_choice_leaves_the_others_whole(fails_at: Callable[[int], None]) -> None:
+    """Where one event holds several choices, those that went well before the failure lose and double nothing either."""
+    fails_at(2)
+    run = Pipeline([Stm()]).run(REQUEST)
+    many = chunk_of(0, "So I think")
+    many["choices"].append({"index": 1, "delta": {"content": "I think it works. I think so."}, "finish_reason": None})
+    run.feed(chunk_of(0, "It is. "))
+
+    out = run.feed(many)
+    out += run.feed(chunk_of(0, " it works."))
+
+    found = {0: "", 1: ""}
+    for chunk in out:
+        for choice in chunk["choices"]:
+            found[choice["index"]] += choice["delta"].get("content", "")
+    assert {0: "So I think it works.", 1: "I think it works. I think so."} == found
+    assert "failed" == run.notes["stm"]["skipped"]
+
+
+def test_stm_that_fails_in_mode_correct_sends_no_correction(fails_at: Callable[[int], None]) -> None:
+    """The raw text stands, and the note says so."""
+    fails_at(3)
+    run = Pipeline([Stm()]).run(ChatRequest(REQUEST.body, {"stm_mode": "correct"}, True))
+
+    out = run.feed(chunk_of(0, HEDGED)) + run.feed(chunk_of(0, "", finish_reason="stop")) + run.finish()
+
+    assert HEDGED == texts(out)
+    assert [] == [chunk for chunk in out if "x_g0dm0d3" in chunk]
+    note = run.notes["stm"]
+    assert (False, "failed", len(HEDGED)) == (note["changed"], note["skipped"], note["transformed_length"])
