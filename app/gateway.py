@@ -83,11 +83,11 @@ class Gateway:
         self.settings = settings
         self.gate = Gate(settings, authenticate)
         self.quotas = Quotas(settings, own_limits=self.gate.keys.is_limited)
-        self.upstream = UpstreamClient(settings)
+        self.ticker = Ticker(settings.tick)
+        self.upstream = UpstreamClient(settings, self.ticker)
         self.models = ModelList(self.upstream, settings.models_ttl)
         self.pipeline = Pipeline([*shipped_stages.shipped(settings), *stages] if settings.pipeline else ())
         self.own_fields = OWN_FIELDS | self.pipeline.fields | {name for stage in stages for name in stage.fields}
-        self.ticker = Ticker(settings.tick)
         self.metrics = Metrics(self.ticker, lambda: self._open, self.models.known)
         self._tracing = _tracing(settings) if settings.tracing else None
         self._recorder = recorder

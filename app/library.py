@@ -189,7 +189,8 @@ def stream_chunks(
 @lru_cache(maxsize=8)
 def _shared(settings: Settings) -> tuple[UpstreamClient, Ticker]:
     """Keep one client per process and settings: connections are worth keeping."""
-    return UpstreamClient(settings), Ticker(settings.tick)
+    ticker = Ticker(settings.tick)
+    return UpstreamClient(settings, ticker), ticker
 
 
 # A forked child must not use its parent's connections.

@@ -8,6 +8,7 @@ greenlet-local), because urllib3 passes nothing of ours along.
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import math
 import random
@@ -42,7 +43,9 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 from .chunked import ChunkedDecoder
+from .idle import IdleConnections
 from .sse import EventTooLong, LineBuffer
+from .ticker import Ticker
 from .trace import Trace
 
 __all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
@@ -509,11 +512,14 @@ class Adapter(HTTPAdapter):
 
     Args:
         pool_size: idle connections that are kept.
+        ticker: lets those be closed that have been idle for long.
         line_limit: longest line of a response in bytes.
         retries: keyword arguments of each call's ``CallRetry``.
     """
 
-    def __init__(self, pool_size: int, line_limit: int, retries: dict[str, Any]) -> None:
+    def __init__(self, pool_size: int, ticker: Ticker, line_limit: int, retries: dict[str, Any]) -> None:
+        idle = {"QueueCls": staticmethod(functools.partial(IdleConnections, ticker))}
+        self._pools = {"http": type("Pool", (_PlainPool,), idle), "https": type("Pool", (_TlsPool,), idle)}
         self._line_limit = line_limit
         self._retries = retries
         self._pool: Any = None
@@ -532,11 +538,11 @@ class Adapter(HTTPAdapter):
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any) -> None:
         super().init_poolmanager(connections, maxsize, block, **pool_kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **proxy_kwargs)
-        manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
+        manager.pool_classes_by_scheme = self._pools
         return manager
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:

@@ -20,6 +20,7 @@ from .errors import (
 )
 from .settings import Settings
 from .sse import EventTooLong
+from .ticker import Ticker
 from .transport import Adapter, Attempt, Broken, Call, StreamResponse, UpstreamDown
 
 __all__ = ["UpstreamClient"]
@@ -31,9 +32,13 @@ _LIST_SECONDS = 20.0
 
 
 class UpstreamClient:
-    """Talks to one fixed upstream; shared by all streams of a process."""
+    """Talks to one fixed upstream; shared by all streams of a process.
 
-    def __init__(self, settings: Settings) -> None:
+    Args:
+        ticker: lets it close connections that have been idle for long.
+    """
+
+    def __init__(self, settings: Settings, ticker: Ticker) -> None:
         self.settings = settings
         self.base_url = settings.openrouter_base_url.rstrip("/")
         self.host = urlsplit(self.base_url).netloc.rpartition("@")[2]
@@ -48,7 +53,7 @@ class UpstreamClient:
             "backoff_jitter": 0.5,
             "retry_after_max": settings.retry_after_max,
         }
-        self._adapter = Adapter(settings.max_streams + 50, settings.max_event_bytes, retries)
+        self._adapter = Adapter(settings.max_streams + 50, ticker, settings.max_event_bytes, retries)
         proxy = settings.upstream_proxy
         # Nothing looks at the environment: neither at netrc, which would replace our Authorization, nor at proxies.
         self._options: dict[str, Any] = {

@@ -63,7 +63,7 @@ SCENARIOS = [
     Scenario("no token", 2, [[{"silence": True}]], "upstream_timeout", "upstream_timeout"),
     Scenario("left in mid stream", 8, [[_SOME, {"silence": True}]], "client_disconnected", leaves="chunk"),
     Scenario("left at once", 3, [[{"silence": True}]], "client_disconnected", leaves="head"),
-    Scenario("stopped reading", 2, [[{"text": {"content": ["x" * 60_000] * 400}}]], "client_stalled", leaves="stalls"),
+    Scenario("stopped reading", 2, [[{"image": 1_500_000}] * 10], "client_stalled", leaves="stalls"),
     Scenario("bad request", 2, [[]], "rejected", "invalid_request", body={"temperature": 1, "stream": "yes"}),
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ import pytest
 from app.demo import DemoUpstream
 from app.errors import GatewayError
 from app.settings import Settings
+from app.ticker import Ticker
 from app.transport import Call
 from app.upstream import UpstreamClient
 from tests.certificates import make_certificate
@@ -256,7 +257,8 @@ def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path, "DNS:other.example")
     settings = {"SLUICE_CA_BUNDLE": str(certificate.certificate), "SLUICE_RETRIES": "0"}
     with DemoUpstream(ssl_context=certificate.server_context()) as server:
-        client = UpstreamClient(Settings.from_mapping({"OPENROUTER_BASE_URL": server.base_url, **settings}))
+        values = {"OPENROUTER_BASE_URL": server.base_url, **settings}
+        client = UpstreamClient(Settings.from_mapping(values), Ticker(0.2))
         with pytest.raises(GatewayError, match=r"TLS with upstream .* failed"):
             client.open(Call(), b"{}", "key", own_key=True)
         assert [] == server.requests
@@ -265,7 +267,8 @@ def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
 def test_a_tls_upstream_is_never_asked_in_plain(tmp_path: Path, upstream: DemoUpstream) -> None:
     """A server that speaks no TLS gets nothing of the request, the key least of all."""
     base_url = upstream.base_url.replace("http://", "https://")
-    client = UpstreamClient(Settings.from_mapping({"OPENROUTER_BASE_URL": base_url, "SLUICE_RETRIES": "0"}))
+    settings = Settings.from_mapping({"OPENROUTER_BASE_URL": base_url, "SLUICE_RETRIES": "0"})
+    client = UpstreamClient(settings, Ticker(0.2))
     with pytest.raises(GatewayError):
         client.open(Call(), b"{}", "key", own_key=True)
     assert [] == upstream.requests

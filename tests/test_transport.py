@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import responses
 
-from app import wire
+from app import idle, wire
 from app.demo import DemoUpstream
 from app.errors import GatewayError, UpstreamStatusError
 from app.settings import Settings
 from app.sse import EventTooLong
+from app.ticker import Ticker
 from app.transport import Call, Cancelled, StreamResponse
 from app.upstream import UpstreamClient
 from tests.certificates import make_certificate
@@ -43,7 +44,8 @@ def tls_upstream(certificate: Any) -> Iterator[DemoUpstream]:
 
 def client_for(base_url: str, **settings: str) -> UpstreamClient:
     """Make a client."""
-    return UpstreamClient(Settings.from_mapping({"OPENROUTER_BASE_URL": base_url, "SLUICE_RETRIES": "0", **settings}))
+    values = {"OPENROUTER_BASE_URL": base_url, "SLUICE_RETRIES": "0", **settings}
+    return UpstreamClient(Settings.from_mapping(values), Ticker(0.2))
 
 
 def open_in_thread(client: UpstreamClient, call: Call) -> tuple[threading.Thread, list[Any]]:
@@ -235,9 +237,7 @@ def test_an_idle_connection_that_is_no_longer_clean_is_not_used_again(left: byte
     """A request on it would be lost with a closed connection, or be answered by what was left behind."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = UpstreamClient(
-            Settings(open=True, retries=0, openrouter_base_url=f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-        )
+        client = client_for(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", SLUICE_OPEN="on")
         answered, spoiled = threading.Event(), threading.Event()
 
         def serve() -> None:
@@ -265,3 +265,33 @@ def test_an_idle_connection_that_is_no_longer_clean_is_not_used_again(left: byte
             client.close()
 
     assert not server.is_alive()
+
+
+def test_a_connection_that_is_idle_for_long_is_closed(upstream: DemoUpstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a further request, and without touching one in use; the next call opens a connection of its own."""
+    monkeypatch.setattr(idle, "KEPT", 0.0)
+    client = client_for(upstream.base_url)
+    upstream.play([{"text": "a"}, {"silence": True}])
+    call = Call()
+    thread, _ = open_in_thread(client, call)
+    upstream.wait_for_request(1)
+    upstream.play([{"text": "b"}])
+    list(client.open(Call(), BODY, "key", own_key=True).iter_lines())
+
+    in_use, idle_one = upstream.requests
+    assert idle_one.closed.wait(30)
+    assert not in_use.closed.is_set()
+    list(client.open(Call(), BODY, "key", own_key=True).iter_lines())
+    assert 3 == upstream.connects
+    call.cancel()
+    thread.join(30)
+    client.close()
+
+
+def test_a_connection_is_kept_for_the_next_call(upstream: DemoUpstream) -> None:
+    """As long as it was used a short while ago."""
+    client = client_for(upstream.base_url)
+    for _ in range(3):
+        list(client.open(Call(), BODY, "key", own_key=True).iter_lines())
+    assert 1 == upstream.connects
+    client.close()
