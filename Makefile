@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types check docs budgets bench fuzz soak fit clean
+.PHONY: run test lint types check docs budgets turns bench fuzz soak fit clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m app serve
@@ -26,6 +26,11 @@ docs: $(VENV)/.dev
 
 budgets: $(VENV)/.dev
 	$(BIN)/python benchmarks/budgets.py
+
+# How long a stream waits while its worker works on the worst texts of others, on a quiet machine.
+turns: $(VENV)/.dev
+	$(BIN)/pip install --quiet -r requirements-bench.txt
+	$(BIN)/python benchmarks/turns.py
 
 # Compares streaming through Sluice with nginx, on a quiet machine; PEERS="--peer NAME=PID=URL=KEY" adds others.
 bench: $(VENV)/.dev

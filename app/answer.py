@@ -15,6 +15,15 @@ _CALLED = ("function", "custom")
 """What a tool call calls, with text that comes in pieces."""
 
 
+class _Text:
+    """A text that is still coming, in pieces: joining each to those before would take time by the square."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = [*pieces]
+
+
 class Answer:
     """Collects chunks and gives the completion in the shape of OpenRouter's ``stream: false``.
 
@@ -50,7 +59,7 @@ class Answer:
 
 
 def _finished(choice: dict[str, Any]) -> dict[str, Any]:
-    message = dict(choice["message"])
+    message: dict[str, Any] = _joined(choice["message"])
     calls = message.get("tool_calls")
     if calls:
         message["tool_calls"] = [_settled(call) for call in calls]
@@ -64,6 +73,15 @@ def _finished(choice: dict[str, Any]) -> dict[str, Any]:
         **rest,
     }
     return {**{k: v for k, v in choice.items() if k != "message"}, "message": whole}
+
+
+def _joined(value: Any) -> Any:
+    """Give what was merged with its texts whole."""
+    if isinstance(value, _Text):
+        return "".join(value.pieces)
+    if isinstance(value, dict):
+        return {key: _joined(part) for key, part in value.items()}
+    return [_joined(part) for part in value] if isinstance(value, list) else value
 
 
 def _settled(call: dict[str, Any]) -> dict[str, Any]:
@@ -100,8 +118,11 @@ def _object_in(holder: dict[str, Any], key: str) -> dict[str, Any]:
 def _merge_fields(kept: dict[str, Any], new: dict[str, Any], text: frozenset[str]) -> None:
     for key, value in new.items():
         old = kept.get(key)
-        if key in text and isinstance(value, str) and isinstance(old, str):
-            kept[key] = old + value
+        if key in text and isinstance(value, str) and isinstance(old, str | _Text):
+            if isinstance(old, _Text):
+                old.pieces.append(value)
+            else:
+                kept[key] = _Text(old, value)
         elif isinstance(value, list) and isinstance(old, list):
             old.extend(value)
         elif value is not None or key not in kept:

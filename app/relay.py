@@ -40,6 +40,7 @@ from .sse import Comment, EventTooLong, encode_comment
 from .template import content_of
 from .ticker import Ticker
 from .transport import Broken, Call, Cancelled
+from .turns import EVENT_WORK, TURN_WORK, give_way
 
 __all__ = ["HEARTBEAT", "Stream", "Upstream"]
 
@@ -326,16 +327,23 @@ class Stream:
     def _relay(self, response: Response) -> None:
         """Relay the body to its end, then end the stream."""
         note_gap: Any = self._record.gaps.note
+        work = 0
         try:
             for item in self._intake.items(response):
+                work += EVENT_WORK
                 if type(item) is str:
                     self._text(item)
                     note_gap(self._intake.event_at)
+                    work += len(item)
                 elif type(item) is Comment:
                     self.sink.comment(item)
                 else:
                     self._chunk(item)
                     note_gap(self._intake.event_at)
+                    work += len(self._intake.data)
+                if work > TURN_WORK:  # upstream may send faster than we read, and then nothing here ever waits
+                    work = 0
+                    give_way()
         except Broken as error:
             if isinstance(error, EventTooLong) or not self.chunks.is_whole:
                 raise  # otherwise all that was to come has come

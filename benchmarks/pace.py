@@ -2,7 +2,8 @@
 
 It speaks OpenRouter's chat-completion stream. The last user message sets the pace, say ``chunks=100 gap_ms=50``; each
 delta's content is the clock (CLOCK_MONOTONIC, nanoseconds) at which it was sent, so that a client on this machine
-reads each chunk's transit time off the chunk.
+reads each chunk's transit time off the chunk. ``unit=HEX chars=1000000 cut=400`` asks for a text instead, as fast as it
+is taken: the unit, UTF-8 in hexadecimal digits, repeated to so many characters, in pieces of so many.
 
 Usage: pace.py PORT [CERTIFICATE KEY]
 """
@@ -10,6 +11,7 @@ Usage: pace.py PORT [CERTIFICATE KEY]
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import ssl
 import sys
@@ -55,6 +57,9 @@ class Connection(asyncio.Protocol):
             self._task = asyncio.get_running_loop().create_task(self._answer(body[:wanted]))
 
     async def _answer(self, body: bytes) -> None:
+        if unit := re.search(rb"unit=([0-9a-f]+) chars=(\d+) cut=(\d+)", body):
+            await self._tell(bytes.fromhex(unit[1].decode()).decode(), int(unit[2]), int(unit[3]))
+            return
         asked = {name: int(value) for name, value in re.findall(rb"(chunks|gap_ms)=(\d+)", body)}
         count, gap = asked.get(b"chunks", 10), asked.get(b"gap_ms", 0) / 1000
         transport = self._transport
@@ -67,6 +72,17 @@ class Connection(asyncio.Protocol):
             while transport.get_write_buffer_size() > _WAITING:
                 await asyncio.sleep(0.001)
         transport.write(_framed(_HEAD + _STOP) + _framed(_USAGE % (count, count + 9)) + b"0\r\n\r\n")
+
+    async def _tell(self, unit: str, chars: int, cut: int) -> None:
+        text = (unit * (chars // len(unit) + 1))[:chars]
+        transport = self._transport
+        transport.write(_RESPONSE)
+        for start in range(0, chars, cut):
+            transport.write(_framed(_HEAD + json.dumps(text[start : start + cut]).encode()[1:-1] + _TAIL))
+            await asyncio.sleep(0)  # paced streams keep their pace
+            while transport.get_write_buffer_size() > _WAITING:
+                await asyncio.sleep(0.001)
+        transport.write(_framed(_HEAD + _STOP) + _framed(_USAGE % (1, 10)) + b"0\r\n\r\n")
 
 
 def _framed(data: bytes) -> bytes:

@@ -1,11 +1,12 @@
 """The application with a ticker in its worker: how long streams could not go on while databases kept others waiting.
 
 ``GET /slip`` gives the longest delay of a tick, in milliseconds, since it was asked last; ``GET /query`` runs a
-question of about a second on the record's database.
+question of about a second on the record's database; ``GET /frozen`` tells how many objects garbage is not sought in.
 """
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 
@@ -53,6 +54,10 @@ def make_app() -> Flask:
         ticker.start()
         found, ticker.latest = ticker.latest, 0.0
         return jsonify(ms=round(found * 1000, 1))
+
+    @app.get("/frozen")
+    def frozen() -> ResponseReturnValue:
+        return jsonify(objects=gc.get_freeze_count())
 
     @app.get("/query")
     def query() -> ResponseReturnValue:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import ConfigurationError, RequestError
 from ..pipeline import ChatRequest, Endpoint, Notes, Schema, Stage
 from ..shape import BOOLEAN, COUNT, STRING, array_of, object_of, one_of, or_null
-from ..text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_matches
-from ..text.triggers import TriggerSet
+from ..text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_text
+from ..text.triggers import Match, TriggerSet
 from ..turns import give_way
 
 if TYPE_CHECKING:
@@ -81,19 +81,29 @@ class Perturber:
     def __init__(self, plan: Plan, triggers: TriggerSet) -> None:
         self.seed = SystemRandom().randrange(_CHOSEN_SEED_BOUND) if plan.seed is None else plan.seed
         self.found: dict[str, None] = {}
-        self.changes: list[Perturbation] = []
+        self.count = 0
         self._plan = plan
         self._triggers = triggers
         self._rng = Random(self.seed)
 
-    def perturb(self, text: str) -> str:
-        """Give *text* with its triggers perturbed."""
-        matches = self._triggers.find(text, give_way)
-        self.found.update(dict.fromkeys(match.trigger for match in matches))
+    def perturb(self, text: str, note: Callable[[Perturbation], object] | None = None) -> str:
+        """Give *text* with its triggers perturbed; *note* is told each change."""
         plan = self._plan
-        perturbed, changes = perturb_matches(text, matches, plan.technique, plan.intensity, self._rng, give_way)
-        self.changes += changes
-        return perturbed
+        matches = self._seen(self._triggers.matches(text, give_way))
+        return perturb_text(text, matches, plan.technique, plan.intensity, self._rng, self._counter(note), give_way)
+
+    def _seen(self, matches: Iterable[Match]) -> Iterator[Match]:
+        for match in matches:
+            self.found[match.trigger] = None
+            yield match
+
+    def _counter(self, note: Callable[[Perturbation], object] | None) -> Callable[[Perturbation], object]:
+        def count(change: Perturbation) -> None:
+            self.count += 1
+            if note is not None:
+                note(change)
+
+        return count
 
     def to_notes(self) -> dict[str, Any]:
         """Give what is recorded: counts and choices, never a word."""
@@ -102,7 +112,7 @@ class Perturber:
             "technique_used": self._plan.technique,
             "intensity": self._plan.intensity,
             "seed": self.seed,
-            "transformations_count": len(self.changes),
+            "transformations_count": self.count,
         }
 
 
@@ -206,19 +216,21 @@ class Parseltongue(Stage):
         text = _text(body.get("text"))
         plan = _read_plan(body, _ENCODE, self._defaults)
         perturber = Perturber(plan, _needed(plan.triggers, "custom_triggers"))
+        changes: list[dict[str, str]] = []
+        perturbed = perturber.perturb(text, lambda change: changes.append(_change(*change)))
         return {
             "original_text": text,
-            "transformed_text": perturber.perturb(text),
+            "transformed_text": perturbed,
             "triggers_found": list(perturber.found),
             "technique_used": plan.technique,
-            "transformations": [change._asdict() for change in perturber.changes],
+            "transformations": changes,
         }
 
     def detect(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Answer ``POST /parseltongue/detect``: which triggers a text holds, each once, as they first occur."""
         text = _text(body.get("text"))
         plan = _read_plan(body, {"triggers": "custom_triggers"}, self._defaults)
-        matches = _needed(plan.triggers, "custom_triggers").find(text, give_way)
+        matches = _needed(plan.triggers, "custom_triggers").matches(text, give_way)
         found = list(dict.fromkeys(match.trigger for match in matches))
         return {"text": text, "triggers_found": found, "count": len(found)}
 
@@ -265,6 +277,10 @@ def _perturbed_message(message: Any, perturber: Perturber) -> Any:
         parts = [{**part, "text": perturber.perturb(part["text"])} if _is_text(part) else part for part in content]
         return {**message, "content": parts}
     return message
+
+
+def _change(original: str, transformed: str, technique: str) -> dict[str, str]:
+    return {"original": original, "transformed": transformed, "technique": technique}
 
 
 def _is_user(message: Any) -> bool:

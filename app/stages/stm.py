@@ -17,7 +17,7 @@ from ..errors import ConfigurationError, RequestError
 from ..pipeline import ChatRequest, Chunk, Endpoint, Notes, Schema, Stage, Transform
 from ..settings import Settings
 from ..shape import STRING, array_of, object_of, one_of, or_null
-from ..text.transducer import MODULES, Transducer, transform
+from ..text.transducer import MODULES, Transducer, make_ready, transform
 from ..turns import give_way
 
 __all__ = ["MODES", "Stm"]
@@ -74,6 +74,7 @@ class Stm(Stage):
         if mode not in MODES:
             raise ConfigurationError(f"SLUICE_STM_MODE: expected {' or '.join(MODES)}, got {mode[:40]!r}")
         self._modules, self._mode, self._max_chars = _in_order(modules), mode, max_chars
+        make_ready()
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Stm:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from ..turns import Pause
 from .techniques import DRAWN, INTENSITIES, TECHNIQUES, Recipe, pick, recipe
 from .triggers import Match
 
-__all__ = ["INTENSITIES", "TECHNIQUES", "Perturbation", "perturb", "perturb_matches"]
+__all__ = ["INTENSITIES", "TECHNIQUES", "Perturbation", "perturb", "perturb_matches", "perturb_text"]
 
 _new = tuple.__new__  # a named tuple made by its own name takes three times as long
 _PART = 500
@@ -31,27 +32,43 @@ def perturb(word: str, technique: str, intensity: str, rng: Random) -> Perturbat
 
 
 def perturb_matches(
-    text: str, matches: Sequence[Match], technique: str, intensity: str, rng: Random, pause: Pause | None = None
+    text: str, matches: Iterable[Match], technique: str, intensity: str, rng: Random, pause: Pause | None = None
 ) -> tuple[str, list[Perturbation]]:
     """Perturb the *matches* of a *text*; give the new text and the matches that did change.
 
     Args:
         pause: is called after each part of the work, about a millisecond of it.
     """
-    use = _Recipes(technique, intensity, rng).use
-    pieces: list[str] = []
     changes: list[Perturbation] = []
+    return perturb_text(text, matches, technique, intensity, rng, changes.append, pause), changes
+
+
+def perturb_text(
+    text: str,
+    matches: Iterable[Match],
+    technique: str,
+    intensity: str,
+    rng: Random,
+    note: Callable[[Perturbation], object],
+    pause: Pause | None = None,
+) -> str:
+    """Do the same, but tell *note* each match that did change, instead of keeping them."""
+    use = _Recipes(technique, intensity, rng).use
+    parts: list[str] = []
     done = 0
-    for part in range(0, len(matches), _PART):
-        for start, end, _ in matches[part : part + _PART]:
+    rest = iter(matches)
+    while part := list(islice(rest, _PART)):
+        pieces: list[str] = []
+        for start, end, _ in part:
             change = use(text[start:end])
             pieces += (text[done:start], change[1])
             done = end
             if change[1] != change[0]:
-                changes.append(change)
+                note(change)
+        parts.append("".join(pieces))
         if pause is not None:
             pause()
-    return "".join((*pieces, text[done:])), changes
+    return "".join((*parts, text[done:]))
 
 
 class _Recipes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import combinations
 from typing import NamedTuple
 
 from ..turns import Pause
@@ -25,7 +26,7 @@ from .prose import Prose
 from .rule import Edit, Rule
 from .window import LOOK_AHEAD, More, Undecided, Window
 
-__all__ = ["MODULES", "Transducer", "transform"]
+__all__ = ["MODULES", "Transducer", "make_ready", "transform"]
 
 MODULES = ("hedge_reducer", "direct_mode", "casual_mode")
 """Names of the modules, in the order in which they apply."""
@@ -42,6 +43,13 @@ def transform(text: str, modules: Iterable[str], pause: Pause | None = None) -> 
     """Give *text* as *modules* leave it; *pause* as for ``Transducer``."""
     transducer = Transducer(modules, pause=pause)
     return transducer.feed(text) + transducer.finish()
+
+
+def make_ready() -> None:
+    """Compile the patterns of every choice of modules: half a second's work, which no request shall wait for."""
+    for count in range(len(MODULES) + 1):
+        for modules in combinations(MODULES, count):
+            _plan(modules)
 
 
 class _Asker(NamedTuple):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import accumulate
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 import regex
@@ -39,6 +39,8 @@ _PREPENDING_TOKEN = regex.compile(rf"(?:{_WORD.pattern}[{_EXTENDED}]*+(?:{_PREPE
 _BORDER = re.compile(r"[a-z](?= )", re.IGNORECASE)
 _PART = 10_000
 """Characters or tokens that are worked on before others have their turn."""
+_MATCHES = 1000
+"""Matches, likewise."""
 _new = tuple.__new__  # a named tuple made by its own name takes three times as long
 
 # Appended to a sign that has a word directly behind it. No sign is spelled so: none ends in a bare letter.
@@ -107,19 +109,22 @@ class TriggerSet:
 
         *pause* is called after each part of the work, a few milliseconds of it.
         """
+        return list(self.matches(text, pause))
+
+    def matches(self, text: str, pause: Pause | None = None) -> Iterator[Match]:
+        """Give the same one by one: a long text may have a hundred thousand, which are a burden when kept."""
         tokens, symbols = _tokens_of(text, pause)
         starts = self._starts(symbols, pause)
-        if not starts:
-            return []
-        offsets = list(accumulate(map(len, tokens), initial=0))
-        matches = []
-        free = 0
-        for index in reversed(starts):
+        free = offset = 0
+        for number, index in enumerate(reversed(starts), 1):
             if index >= free:
                 count, trigger = starts[index]
+                start = offset + sum(map(len, tokens[free:index]))
                 free = index + count
-                matches.append(_new(Match, (offsets[index], offsets[free], trigger)))
-        return matches
+                offset = start + sum(map(len, tokens[index:free]))
+                yield _new(Match, (start, offset, trigger))
+            if number % _MATCHES == 0 and pause is not None:
+                pause()
 
     def _add(self, trigger: str) -> None:
         symbols = _tokens_of(trigger.strip(), None)[1]
@@ -184,23 +189,32 @@ class TriggerSet:
 def _tokens_of(text: str, pause: Pause | None) -> tuple[list[str], list[str]]:
     """Cut *text* into tokens; give them as they are (or with the same lengths) and folded."""
     if text.isascii() and "\r\n" not in text:
-        tokens = _found(_ASCII_TOKEN.findall, text.lower(), pause)
+        tokens = _found(_ASCII_TOKEN, text.lower(), pause)
         return tokens, tokens
     pattern = _PREPENDING_TOKEN if _PREPEND.search(text) else _TOKEN
-    tokens = _found(pattern.findall, text, pause)
-    return tokens, list(map(_Folds().__getitem__, tokens))
+    tokens = _found(pattern, text, pause)
+    folded: list[str] = []
+    fold_of = _Folds().__getitem__
+    for start in range(0, len(tokens), _PART):
+        folded += map(fold_of, tokens[start : start + _PART])
+        if pause is not None:
+            pause()
+    return tokens, folded
 
 
-def _found(findall: Callable[[str, int, int], list[str]], text: str, pause: Pause | None) -> list[str]:
+def _found(pattern: Any, text: str, pause: Pause | None) -> list[str]:
     """Find the tokens of *text* part by part; a part ends at a space behind a letter, where tokens end in any case."""
     tokens: list[str] = []
-    start = 0
-    while start < len(text):
-        end = min(start + _PART, len(text))
-        if end < len(text):
-            border = _BORDER.search(text, end)
-            end = border.end() if border else len(text)
-        tokens += findall(text, start, end)
+    start, size = 0, len(text)
+    while start < size:
+        border = _BORDER.search(text, start + _PART, start + 2 * _PART)
+        if border is not None or size - start <= 2 * _PART:
+            end = border.end() if border is not None else size
+            tokens += pattern.findall(text, start, end)
+        else:  # no such space: one token after the other, which takes twice the time
+            found = [match.group() for match in islice(pattern.finditer(text, start), _PART)]
+            tokens += found
+            end = start + sum(map(len, found))
         start = end
         if pause is not None:
             pause()
