@@ -233,6 +233,7 @@ class Run:
         self.notes = notes
         self.errors = errors
         self._links = links
+        self._ended: list[_Link] = []
 
     @property
     def is_plain(self) -> bool:
@@ -274,13 +275,13 @@ class Run:
             except BaseException as error:
                 rest = self._fail(link, error)
             else:
-                del self._links[0]
+                self._ended.append(self._links.pop(0))
             out += self._pass(rest, 0)
         return out
 
     def tell(self) -> None:
         """Let the transforms bring their notes up to date. From any thread."""
-        for link in tuple(self._links):
+        for link in (*self._ended, *self._links):
             try:
                 link.transform.tell()
             except BaseException as error:
