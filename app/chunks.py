@@ -128,8 +128,8 @@ class Normalizer:
         return bool(self.begun) and not self.unfinished()
 
     def finish_chunk(self, index: int) -> Chunk:
-        """Make the finish chunk of a choice that upstream left without one, and count the choice as ended."""
-        reason = self.finishes[index] = "tool_calls" if self._tools.get(index) else "stop"
+        """Make the finish chunk of a choice lacking one, with upstream's reason if any; the choice has ended."""
+        reason = self.finishes.setdefault(index, "tool_calls" if self._tools.get(index) else "stop")
         return {**self.head(), "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
 
     def _learn(self, chunk: Chunk) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Mapping
@@ -195,7 +194,7 @@ def _is_valid(name: str, value: Any) -> bool:
     if name not in NEUTRAL or isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     low, high = _BOUNDS[name]
-    return math.isfinite(value) and low <= value <= high
+    return low <= value <= high  # NaN is not; isfinite would fail at an integer that no float holds
 
 
 def _summary(kinds: Mapping[int, int]) -> dict[str, Any]:

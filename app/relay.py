@@ -396,7 +396,7 @@ class Stream:
         choices = chunk["choices"]
         chunk = self._headed(chunk)
         if choices and choices[0].get("finish_reason") is not None:
-            self._ends.append(chunk)
+            self._keep_end(chunk)
             return
         self._tally(choices)
         self.sink.chunk(chunk)
@@ -406,6 +406,12 @@ class Stream:
             self.first_event.set()
         if self.error is not None:
             raise Cancelled
+
+    def _keep_end(self, chunk: Chunk) -> None:
+        """Keep a finish chunk until upstream's end; a choice ends once, whatever a stage makes of it."""
+        index = chunk["choices"][0]["index"]
+        if all(end["choices"][0]["index"] != index for end in self._ends):
+            self._ends.append(chunk)
 
     def _tally(self, choices: list[Chunk]) -> None:
         record = self._record
@@ -464,8 +470,11 @@ class Stream:
         self.mailbox.lift()
         try:
             for chunk in self._run.finish():
-                if chunk["choices"]:
-                    self._tally(chunk["choices"])
+                choices = chunk["choices"]
+                if choices and choices[0].get("finish_reason") is not None:
+                    self._keep_end(self._headed(chunk))
+                elif choices:
+                    self._tally(choices)
                     self.sink.chunk(self._headed(chunk))
             for end in self._ends:
                 self.sink.chunk(end)

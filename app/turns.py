@@ -9,8 +9,8 @@ __all__ = ["EVENT_WORK", "TURN_WORK", "Pause", "give_way"]
 
 Pause = Callable[[], object]
 """Called between the parts of long work."""
-TURN_WORK = 2048
-"""Characters that one stream works on before others have their turn: two or three milliseconds of the worst text."""
+TURN_WORK = 1024
+"""Characters that one stream works on before others have their turn: a millisecond or two of the worst text."""
 EVENT_WORK = 50
 """What an event costs beside its text, in characters."""
 _SHORTEST = 1e-9

@@ -144,6 +144,7 @@ def test_only_ones_own_answers_can_be_rated(serve: Callable[..., Served], upstre
         ("params", "x"),
         ("params", {"heat": 1}),
         ("params", {"temperature": 2.5}),
+        ("params", {"temperature": 10**399}),
         ("params", {"temperature": "hot"}),
         ("params", {"top_k": 0}),
         ("params", {"top_p": True}),

@@ -232,6 +232,45 @@ def test_a_bad_end_gives_what_was_held(
     assert "length" == served.record().end_reason
 
 
+class _AtEnds(Transform):
+    """Gives something else than the chunk that ends a choice."""
+
+    def __init__(self, gives: Callable[[Any], Any]) -> None:
+        self.gives = gives
+
+    def feed(self, chunk: Any) -> Iterable[Any]:
+        """Give it."""
+        is_end = chunk["choices"] and chunk["choices"][0].get("finish_reason") is not None
+        found: Iterable[Any] = self.gives(chunk) if is_end else [chunk]
+        return found
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "gives",
+    [lambda chunk: [], lambda chunk: [chunk, chunk], lambda chunk: [chunk_of(0, "!"), chunk, chunk_of(0, "?")]],
+    ids=["nothing", "two", "text around it"],
+)
+def test_each_choice_ends_once_as_upstream_said(
+    serve: Callable[..., Served], upstream: DemoUpstream, gives: Callable[[Any], Any], stream: bool
+) -> None:
+    """Whether a stage drops a choice's end, doubles it or puts text around it."""
+    stage = _BadStage(leave)
+    stage.start = lambda request, notes: _AtEnds(gives)  # type: ignore[method-assign]
+    served = only(serve, stage)
+    upstream.play([{"choices": {"texts": [WORDS, WORDS]}}, {"finish": {"reason": "length"}}])
+
+    with served.ask(stream=stream, n=2) as response:
+        if stream:
+            choices = [choice for chunk in response.data()[:-1] for choice in chunk["choices"]]
+            ends = [(choice["index"], choice["finish_reason"]) for choice in choices if choice.get("finish_reason")]
+        else:
+            ends = [(choice["index"], choice["finish_reason"]) for choice in response.json()["choices"]]
+
+    assert [(0, "length"), (1, "stop")] == sorted(ends)
+    assert "length" == served.record().end_reason
+
+
 PREPARED: dict[str, Callable[[ChatRequest], Any]] = {
     "a set in the body": lambda request: request.with_body({**request.body, "x": {1}}),
     "NaN in the body": lambda request: request.with_body({**request.body, "temperature": float("nan")}),
