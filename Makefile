@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint types check docs budgets turns bench fuzz soak fit clean
+.PHONY: run test lint types check docs budgets turns bench fuzz contract soak fit clean
 
 run: $(VENV)/.run
 	$(BIN)/python -m app serve
@@ -41,6 +41,10 @@ bench: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	$(BIN)/pip install --quiet -r requirements-fuzz.txt
 	$(BIN)/python benchmarks/fuzz.py --keep
+
+# Holds gateways, open and with keys, against their own OpenAPI document for a quarter of an hour.
+contract: $(VENV)/.dev
+	$(BIN)/python benchmarks/contract.py --keep
 
 # Five hundred mixed streams with faults for twenty minutes: nothing may grow, nothing be lost.
 soak: $(VENV)/.dev

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, request
 from flask.sansio.blueprints import BlueprintSetupState
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from . import wire
 from .cors import Cors
@@ -125,4 +125,7 @@ def _told(error: HTTPException) -> Response:
     message = "no such route here: the API is below /v1" if status == 404 else error.description
     code = error.name.lower().replace(" ", "_")
     body = {"error": {"message": message, "type": type_for_status(status), "param": None, "code": code}}
-    return Response(wire.dumps(body), status, mimetype="application/json")
+    response = Response(wire.dumps(body), status, mimetype="application/json")
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return response

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
 
 from flask import Blueprint, Response, request
+from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException, default_exceptions
 
 from .errors import ConfigurationError, GatewayError, InternalError, MethodNotAllowed, NotFound, RequestError
@@ -25,7 +26,6 @@ __all__ = ["EXTRAS", "make_blueprint"]
 
 log = logging.getLogger("sluice")
 
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _OPENAI_ONLY = ("responses", "completions", "embeddings")
 _VIEWS = (chat, models, health, metadata, feedback, stages)
 _BESIDE: dict[str, ModuleType] = {"metrics": metrics, "pages": pages}
@@ -53,9 +53,8 @@ def make_blueprint(
         blueprint.add_url_rule(
             route.rule, endpoint, route.view, methods=[route.method], provide_automatic_options=route.below != "/v1"
         )
-    blueprint.add_url_rule(
-        "/v1/<path:rest>", "unknown", _unknown(routes), methods=_METHODS, provide_automatic_options=False
-    )
+    blueprint.add_url_rule("/v1/<path:rest>", "unknown", _unknown(routes), provide_automatic_options=False)
+    blueprint.record(_take_any_method)
     # Later than our own look at streams, which knows more and tells the record.
     silence = 1.5 * gateway.settings.client_stall_timeout
     blueprint.before_request(lambda: Peer(request.environ).limit_silence(silence))
@@ -68,6 +67,12 @@ def make_blueprint(
         blueprint.register_error_handler(code, _translated)  # or handlers of the application's for a code go before
     blueprint.register_error_handler(Exception, _unexpected)
     return blueprint
+
+
+def _take_any_method(state: BlueprintSetupState) -> None:
+    """Let the view of unknown paths answer every method: Flask would want a list, and tell it as what is allowed."""
+    for rule in state.app.url_map.iter_rules(".".join(filter(None, (state.name_prefix, state.name, "unknown")))):
+        rule.methods = None
 
 
 def _translated(error: HTTPException) -> Response | HTTPException:

@@ -292,8 +292,9 @@ class Checked:
         assert response.headers.keys() >= {name.lower() for name in described["headers"]} - {"retry-after"}
         if media == "text/event-stream":
             data = response.data()
+            done, content = schema["properties"]["data"]["anyOf"]
             for event in data:
-                validator(self.document, schema["contentSchema"]).validate(event)
+                validator(self.document, done if event == "[DONE]" else content["contentSchema"]).validate(event)
             return data
         body = response.json() if media == "application/json" else response.read().decode()
         validator(self.document, schema).validate(body)
@@ -308,6 +309,27 @@ def checked(serve: Callable[..., Served]) -> Checked:
 
 STREAM = {**QUESTION, "stream": True, "stream_options": {"include_usage": True}}
 PIECES: list[dict[str, Any]] = [{"text": ["I think it ", "works."]}]
+
+
+def test_blank_triggers_are_what_python_strips(checked: Checked) -> None:
+    """The pattern of a trigger needs one character that is no white space to Python, which is what is checked."""
+    schema = body_schema(checked.document, "/v1/parseltongue/encode")["properties"]["custom_triggers"]["items"]
+
+    blank = [chr(code) for code in range(0x3100) if not re.search(schema["pattern"], chr(code))]
+
+    assert [chr(code) for code in range(0x110000) if chr(code).isspace()] == blank
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/feedback", "/", "/dashboard", "/openapi.json", "/metrics"])
+@pytest.mark.parametrize("method", ["TRACE", "PROPFIND", "DELETE"])
+def test_other_methods_are_told_those_there_are(checked: Checked, path: str, method: str) -> None:
+    """A 405 names in Allow what the path takes, and nothing else, whatever the method asked for."""
+    described = {name.upper() for name in checked.document["paths"][path]}
+    with request(method, checked.url + path) as response:
+        allowed = set(response.headers["allow"].split(", "))
+        assert 405 == response.status
+        assert "method_not_allowed" == response.json()["error"]["code"]
+    assert described == allowed - {"HEAD", "OPTIONS"}
 
 
 def test_streams_fit_it(checked: Checked, upstream: DemoUpstream) -> None:

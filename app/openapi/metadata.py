@@ -90,9 +90,17 @@ def _parameter(name: str, words: str, schema: Mapping[str, Any]) -> dict[str, An
 
 
 _TIME = "Unix seconds, or ISO 8601."
+_MOMENT = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^[0-9]{1,10}(\.[0-9]{1,9})?$"},
+        {"type": "string", "format": "date-time"},
+        {"type": "string", "format": "date"},
+    ]
+}
+_LIMIT = {"type": "string", "pattern": "^(0*([1-9][0-9]{0,2}|1000)|all)$"}
 _SHARED = (
-    _parameter("since", f"Not before this time. {_TIME}", STRING),
-    _parameter("until", f"Before this time. {_TIME}", STRING),
+    _parameter("since", f"Not before this time. {_TIME}", _MOMENT),
+    _parameter("until", f"Before this time. {_TIME}", _MOMENT),
     _parameter("model", "The model that answered, or the one asked for where none did.", STRING),
 )
 EVENT_PARAMETERS = (
@@ -100,7 +108,7 @@ EVENT_PARAMETERS = (
     _parameter("end_reason", "How the request ended.", one_of(END_REASONS)),
     _parameter("key_label", "The caller's label.", STRING),
     _parameter("status", "HTTP status.", {"type": "integer", "minimum": 100, "maximum": 599}),
-    _parameter("limit", "1 to 1000, 100 if not given; `all` with `format=ndjson`.", STRING),
+    _parameter("limit", "1 to 1000, 100 if not given; `all` with `format=ndjson`.", _LIMIT),
     _parameter("cursor", "`next_cursor` of the page before, also sent as `X-Next-Cursor`.", STRING),
     _parameter("format", "Instead of the Accept header.", one_of(("json", "ndjson"))),
 )

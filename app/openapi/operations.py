@@ -74,14 +74,20 @@ def _json(name: str) -> dict[str, Any]:
     return {"application/json": {"schema": ref(name)}}
 
 
-_EVENTS = {
+_CONTENT = {
     "type": "string",
-    "description": (
-        "Server-sent events. The data of each is JSON, but for the last one, [DONE]; a comment comes in every silence."
-        " A failure is a chunk whose finish_reason is error, then an event that holds an Error."
-    ),
     "contentMediaType": "application/json",
-    "contentSchema": {"anyOf": [ref("ChatCompletionChunk"), ref("Error"), {"const": "[DONE]"}]},
+    "contentSchema": {"anyOf": [ref("ChatCompletionChunk"), ref("Error")]},
+}
+# One event, as OpenAPI 3.2 describes a stream's items and readers of 3.1 that know streams take it.
+_EVENT = {
+    "type": "object",
+    "description": (
+        "Server-sent events, of which this is one. The data is JSON, but for the last one, [DONE]; a comment comes in"
+        " every silence. A failure is a chunk whose finish_reason is error, then an event that holds an Error."
+    ),
+    "properties": {"data": {"anyOf": [{"const": "[DONE]"}, _CONTENT]}},
+    "required": ["data"],
 }
 
 _PAGE = {"text/html": {"schema": {"type": "string"}}}
@@ -91,7 +97,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         "Relay a chat completion, as a stream if `stream` is true",
         (*ADMITTED, *BODY, *UPSTREAM, errors.BudgetExceeded, errors.TooManyStreams, errors.Overloaded, errors.Draining),
         takes=ref("ChatRequest"),
-        gives={**_json("ChatCompletion"), "text/event-stream": {"schema": _EVENTS}},
+        gives={**_json("ChatCompletion"), "text/event-stream": {"schema": _EVENT}},
     ),
     ("GET", "/v1/models"): Operation("List upstream's models", (*ADMITTED, *UPSTREAM), gives=_json("ModelList")),
     ("GET", "/v1/models/<path:model_id>"): Operation(

@@ -35,7 +35,9 @@ _CHOSEN_SEED_BOUND = 2**31
 _EXAMPLE = ("phonetics", "medium", 3)
 
 _TEXT = {**STRING, "minLength": 1, "maxLength": MAX_TEXT_CHARS, "examples": ["the quick brown fox"]}
-_TRIGGER = {**STRING, "pattern": r"\S", "maxLength": MAX_TRIGGER_CHARS}
+# NOTE: as str.strip has it; what \S means differs from one reader of patterns to the next.
+_BLANK = r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_TRIGGER = {**STRING, "pattern": f"[^{_BLANK}]", "maxLength": MAX_TRIGGER_CHARS}
 _TRIGGERS = or_null(array_of(_TRIGGER, maxItems=MAX_TRIGGERS, examples=[["quick"]]))
 _SEED = {"type": ["integer", "null"], "minimum": -_SEED_BOUND, "maximum": _SEED_BOUND - 1}
 _TECHNIQUE, _INTENSITY = or_null(one_of(TECHNIQUES)), or_null(one_of(INTENSITIES))
@@ -311,6 +313,8 @@ def _one_of(allowed: Iterable[str]) -> Callable[[Any, str], str]:
 
 
 def _seed(value: Any, name: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # in JSON 7.0 is a whole number, and some clients write all numbers so
     if not isinstance(value, int) or isinstance(value, bool) or not -_SEED_BOUND <= value < _SEED_BOUND:
         _refuse(name, f"expected a whole number of at most 64 bits, got {_told(value)}")
     return value

@@ -35,7 +35,7 @@ WRONG: list[tuple[str, Any]] = [
     ("custom_triggers", "lantern"),
     ("custom_triggers", ["x"] * 201),
     ("parseltongue_seed", True),
-    ("parseltongue_seed", 1.0),
+    ("parseltongue_seed", 1.5),
     ("parseltongue_seed", "7"),
     ("parseltongue_seed", 2**63),
 ]
