@@ -32,7 +32,7 @@ turns: $(VENV)/.dev
 	$(BIN)/pip install --quiet -r requirements-bench.txt
 	$(BIN)/python benchmarks/turns.py
 
-# Compares streaming through Sluice with nginx, on a quiet machine; PEERS="--peer NAME=PID=URL=KEY" adds others.
+# Compares streaming through Sluice with nginx, on a quiet machine; PEERS="--peer litellm=FOLDER" adds others.
 bench: $(VENV)/.dev
 	$(BIN)/pip install --quiet -r requirements-bench.txt
 	$(BIN)/python benchmarks/bench.py $(PEERS)

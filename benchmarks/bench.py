@@ -1,10 +1,11 @@
 """Measure what streaming through Sluice costs, as ratios to nginx in the same run, and write the figures down.
 
-Usage: bench.py [--runs N] [--only WORKLOAD ...] [--peer NAME=PID=URL[=KEY[=HEADERS]] ...] [--no-write]
+Usage: bench.py [--runs N] [--only WORKLOAD ...] [--peer NAME=... ...] [--light NAME ...] [--no-scaling] [--no-write]
 
-A peer is any OpenAI-compatible gateway that runs already, its upstream pointed at ``--upstream`` (a port that this
-command's own upstream then uses). Medians of all runs go to ``benchmarks/RESULTS.md`` and ``results.json``, plots to
-``docs/``.
+A peer is ``litellm=FOLDER`` or ``portkey=FOLDER``, installed in that folder and started here, or any OpenAI-compatible
+gateway that runs already, ``NAME=PID=URL[=KEY[=HEADERS]]``, its upstream pointed at ``--upstream`` (a port that this
+command's own upstream then uses). Slow ones are named in ``--light`` too: they get fewer answers of the same kind.
+Medians of all runs go to ``benchmarks/RESULTS.md`` and ``results.json``, plots to ``docs/``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import report, servers
 from benchmarks.gauge import Gauge
+from benchmarks.peers import Peer
 from benchmarks.servers import Server
 
 HERE = Path(__file__).resolve().parent
@@ -38,11 +40,12 @@ STAGES_ON = {
 
 @dataclass(frozen=True)
 class Workload:
-    """What the load client does; ``per`` is what the CPU time is divided by."""
+    """What the load client does; ``per`` is what the CPU time is divided by, ``light`` the load of slow peers."""
 
     name: str
     options: tuple[str, ...]
     per: str = "chunks"
+    light: tuple[str, ...] | None = None
     is_fresh: bool = False
     tls: bool = False
     settings: tuple[tuple[str, str], ...] = ()
@@ -55,10 +58,20 @@ WARM_UP = ("--streams", "10", "--chunks", "20")
 WORKLOADS = {
     work.name: work
     for work in (
-        Workload("firehose", FIREHOSE),
+        Workload("firehose", FIREHOSE, light=("--streams", "50", "--total", "50", "--chunks", "400")),
         Workload("paced", PACED),
-        Workload("hold", ("--streams", "1000", "--chunks", "15", "--gap-ms", "1000"), is_fresh=True),
-        Workload("short", ("--streams", "20", "--total", "1000", "--chunks", "1"), per="done"),
+        Workload(
+            "hold",
+            ("--streams", "1000", "--chunks", "15", "--gap-ms", "1000"),
+            light=("--streams", "200", "--chunks", "15", "--gap-ms", "1000"),
+            is_fresh=True,
+        ),
+        Workload(
+            "short",
+            ("--streams", "20", "--total", "1000", "--chunks", "1"),
+            light=("--streams", "20", "--total", "200", "--chunks", "1"),
+            per="done",
+        ),
         Workload("tls", FIREHOSE, tls=True),
         Workload("pipeline", PACED, settings=tuple(STAGES_ON.items())),
     )
@@ -86,7 +99,8 @@ def measure(server: Server, options: tuple[str, ...], per: str) -> dict[str, Any
 class Lineup:
     """The servers that run for the whole sitting, and fresh ones where a workload wants them."""
 
-    def __init__(self, stack: contextlib.ExitStack, port: int | None) -> None:
+    def __init__(self, stack: contextlib.ExitStack, peers: list[Server | Peer], port: int | None) -> None:
+        self._peers = peers
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         self._stack = stack
         self._pair = servers.certificate(folder)
@@ -96,7 +110,7 @@ class Lineup:
 
     @contextlib.contextmanager
     def servers_for(self, work: Workload) -> Iterator[list[Server]]:
-        """Give nginx and Sluice for a workload."""
+        """Give nginx, Sluice and, for what peers can do too, the peers."""
         if work.is_fresh:
             with contextlib.ExitStack() as stack:
                 yield self._start(work, stack)
@@ -111,25 +125,37 @@ class Lineup:
         settings = dict(work.settings) | ({"SLUICE_CA_BUNDLE": str(self._pair[0])} if work.tls else {})
         floor = stack.enter_context(servers.nginx(upstream))
         started = [floor, stack.enter_context(servers.gateway(upstream, **settings))]
-        if not work.is_fresh:
-            for server in started:
-                measure(server, WARM_UP, "chunks")
-        return started
+        others = [] if work.tls or work.settings else self._peers
+        peers = [stack.enter_context(peer.start(upstream)) if isinstance(peer, Peer) else peer for peer in others]
+        for server in [
+            *([] if work.is_fresh else started),
+            *peers,
+        ]:  # peers always: some load much at the first request
+            measure(server, WARM_UP, "chunks")
+        return [*started, *peers]
 
 
-def sitting(names: list[str], runs: int, peers: list[Server], port: int | None) -> dict[str, dict[str, list[Any]]]:
+def sitting(
+    names: list[str], runs: int, peers: list[Server | Peer], port: int | None, light: list[str]
+) -> dict[str, dict[str, list[Any]]]:
     """Run every workload *runs* times against every server; give the findings by workload and server."""
     found: dict[str, dict[str, list[Any]]] = {name: {} for name in names}
     with contextlib.ExitStack() as stack:
-        lineup = Lineup(stack, port)
+        lineup = Lineup(stack, peers, port)
         direct = Server("direct", 1, f"{lineup.plain}{servers.PATH}")
         for run in range(runs):
             for name in names:
                 work = WORKLOADS[name]
-                with lineup.servers_for(work) as own:
-                    others = [] if work.tls or work.settings else peers
-                    for server in [*own, *others, *([direct] if name == "paced" else [])]:
-                        figures = measure(server, work.options, work.per)
+                with lineup.servers_for(work) as started:
+                    for server in [*started, *([direct] if name == "paced" else [])]:
+                        load = work.light if work.light and server.name in light else work.options
+                        try:
+                            figures = measure(server, load, work.per)
+                        except RuntimeError as error:
+                            if server.name not in {peer.name for peer in peers}:
+                                raise
+                            print(run + 1, name, f"left out: {error}", file=sys.stderr, flush=True)
+                            continue
                         found[name].setdefault(server.name, []).append(figures)
                         print(run + 1, name, server.name, json.dumps(figures), file=sys.stderr, flush=True)
     return found
@@ -176,6 +202,8 @@ def medians(found: dict[str, dict[str, list[Any]]]) -> dict[str, dict[str, dict[
                 "first_p99_ms": of(runs, "first_ms", "p99"),
                 "transit_p50_ms": of(runs, "transit_ms", "p50"),
                 "transit_p99_ms": of(runs, "transit_ms", "p99"),
+                "answers": int(of(runs, "done")),
+                "chunks": int(of(runs, "chunks")),
                 "runs": len(runs),
             }
             for server, runs in by_server.items()
@@ -184,10 +212,18 @@ def medians(found: dict[str, dict[str, list[Any]]]) -> dict[str, dict[str, dict[
     }
 
 
-def peer(text: str) -> Server:
-    """Read NAME=PID=URL[=KEY[=HEADER;HEADER...]]."""
-    name, pid, url, key, headers = [*text.split("=", 4), "", ""][:5]
-    return Server(name, int(pid), url, key or "none", tuple(filter(None, headers.split(";"))))
+def peer(text: str) -> Server | Peer:
+    """Read NAME=FOLDER or NAME=PID=URL[=KEY[=HEADER;HEADER...]]."""
+    parts = text.split("=", 4)
+    try:
+        if len(parts) == 2:
+            return Peer.installed(*parts)
+        name, pid, url, key, headers = [*parts, "", ""][:5]
+        return Server(name, int(pid), url, key or "none", tuple(filter(None, headers.split(";"))))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no NAME=FOLDER or NAME=PID=URL[=KEY[=HEADERS]]: {error}"
+        ) from None
 
 
 def main() -> None:
@@ -196,13 +232,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--peer", action="append", default=[], type=peer)
+    parser.add_argument("--light", nargs="*", default=[], metavar="NAME", help="peers that get the smaller load")
     parser.add_argument("--upstream", type=int, help="port of the paced upstream, for peers that are set up already")
     parser.add_argument("--no-scaling", action="store_true")
     parser.add_argument("--no-write", action="store_true")
     options = parser.parse_args()
-    found = medians(sitting(options.only, options.runs, options.peer, options.upstream))
+    found = medians(sitting(options.only, options.runs, options.peer, options.upstream, options.light))
     result = {
         "machine": report.machine(),
+        "peers": {one.name: one.version if isinstance(one, Peer) else "" for one in options.peer},
         "workloads": found,
         "scaling": {} if options.no_scaling else scaling(),
     }

@@ -14,6 +14,17 @@ __all__ = ["machine", "markdown", "write"]
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {"firehose": 3.0, "paced": 6.0, "hold": 8.0, "short": 19.0}
 """The most that Sluice's CPU time may be, as a multiple of nginx'."""
+PEERS_LEAST = {
+    "portkey": {"firehose": 1.3, "paced": 1.6, "hold": 1.8, "short": 1.8},
+    "litellm": {"firehose": 18.0, "paced": 9.0, "short": 20.0},
+}
+"""The least that a peer's CPU time has to be, as a multiple of Sluice's."""
+PEERS = """## Beside other gateways
+
+In the same sitting, in front of the same upstream, one worker each, all threads and processes of the peer counted. CPU
+time is for each chunk, in `short` for each request: a peer that is many times slower may be given fewer answers than
+Sluice (`make bench` with `--light`), of the same length, so that a sitting ends; what each got is in the table.
+"""
 INTRODUCTION = """# What streaming costs
 
 Made by `make bench`. CPU time of the whole process tree, one worker each, divided by the chunks (in `short`: by the
@@ -55,6 +66,8 @@ def markdown(result: dict[str, Any]) -> str:
         f" {where['python']}.\n",
         _table(result["workloads"]),
     ]
+    if result.get("peers"):
+        parts.append(_peers(result["workloads"], result["peers"]))
     if result["scaling"]:
         parts.append(_scaling(result["scaling"]))
     return "\n".join(parts)
@@ -82,6 +95,26 @@ def _table(workloads: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _peers(workloads: dict[str, Any], versions: dict[str, str]) -> str:
+    lines = [
+        PEERS,
+        f"Versions: {', '.join(f'{name} {version}'.strip() for name, version in versions.items())}.\n",
+        "| workload | peer | CPU, µs | Sluice's, µs | peer / Sluice | at least | answers, chunks | Sluice's | runs |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, by_server in workloads.items():
+        own = by_server["sluice"]
+        for server in (server for server in versions if server in by_server):
+            figures = by_server[server]
+            lines.append(
+                f"| {name} | {server} | {figures['cpu_us']:.1f} | {own['cpu_us']:.1f}"
+                f" | {figures['cpu_us'] / own['cpu_us']:.2f} | {PEERS_LEAST.get(server, {}).get(name, '')}"
+                f" | {figures['answers']:,}, {figures['chunks']:,} | {own['answers']:,}, {own['chunks']:,}"
+                f" | {figures['runs']} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
 def _scaling(scaling: dict[str, list[dict[str, Any]]]) -> str:
     lines = [
         "## How the cost grows\n",
@@ -103,6 +136,10 @@ def write(result: dict[str, Any]) -> None:
     _plot(result["workloads"])
 
 
+_TALL = 100
+"""Times nginx' CPU time above which a bar would leave the others without height on a plain scale."""
+
+
 def _plot(workloads: dict[str, Any]) -> None:
     import matplotlib
 
@@ -119,6 +156,9 @@ def _plot(workloads: dict[str, Any]) -> None:
         floor = by_server["nginx"]["cpu_us"]
         bars = axis.bar(list(by_server), [figures["cpu_us"] / floor for figures in by_server.values()], color="#2f6f8f")
         axis.bar_label(bars, fmt="%.1f")
+        axis.tick_params("x", labelsize=8)
+        if max(bar.get_height() for bar in bars) > _TALL:
+            axis.set_yscale("log")
         axis.set_title(name)
         axis.spines[["top", "right"]].set_visible(False)
     figure.supylabel("CPU time, nginx = 1")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["KEY", "Server", "certificate", "free_port", "gateway", "nginx", "pace"]
+__all__ = ["KEY", "Server", "certificate", "free_port", "gateway", "nginx", "pace", "running"]
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "bench-key-0123456789"
@@ -39,20 +39,30 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], port: int, env: Mapping[str, str] | None = None) -> Iterator[int]:
-    """Run *command* until the block ends; give its process id once *port* takes connections."""
+def running(
+    command: list[str], port: int, env: Mapping[str, str] | None = None, *, limit: float = _START_SECONDS
+) -> Iterator[int]:
+    """Run *command* until the block ends; give its process id once *port* takes connections.
+
+    Raises:
+        RuntimeError: it ended, or did not listen within *limit* seconds.
+    """
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
         try:
-            _wait_for(port, process)
+            _wait_for(port, process, limit)
             yield process.pid
         finally:
             process.terminate()
-            process.wait(30)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _START_SECONDS
+def _wait_for(port: int, process: subprocess.Popen[bytes], limit: float) -> None:
+    until = time.monotonic() + limit
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
@@ -74,7 +84,7 @@ def pace(tls: tuple[Path, Path] | None = None, port: int | None = None) -> Itera
     """Run the paced upstream; give its origin."""
     port = port or free_port()
     command = [sys.executable, "benchmarks/pace.py", str(port), *map(str, tls or ())]
-    with _running(command, port):
+    with running(command, port):
         yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
 
@@ -99,7 +109,7 @@ def nginx(upstream: str) -> Iterator[Server]:
             f"    location / {{ proxy_pass {scheme}://pace; proxy_http_version 1.1; proxy_set_header Connection '';\n"
             "      proxy_buffering off; proxy_read_timeout 300s; } } }\n"
         )
-        with _running([program, "-c", str(config), "-p", folder], port) as pid:
+        with running([program, "-c", str(config), "-p", folder], port) as pid:
             yield Server("nginx", pid, f"http://127.0.0.1:{port}{PATH}")
 
 
@@ -121,6 +131,6 @@ def gateway(upstream: str, name: str = "sluice", app: str = "wsgi:app", **settin
             **settings,
         }
         command = [sys.executable, "-m", "gunicorn", "--log-level", "warning", app]
-        with _running(command, port, env) as pid:
+        with running(command, port, env) as pid:
             time.sleep(1)  # the worker has imported everything before its memory is read
             yield Server(name, pid, f"http://127.0.0.1:{port}{PATH}")

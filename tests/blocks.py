@@ -24,6 +24,7 @@ NOT_RUN = frozenset(
         "it needs a key of OpenRouter's",
         "it is for gunicorn to read",
         "it is a pattern to fill in",
+        "it installs other gateways",
         "it measures for minutes",
         "it serves until it is stopped",
     }

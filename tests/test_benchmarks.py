@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from app.demo import DemoUpstream
-from benchmarks import report, servers
+from benchmarks import bench, report, servers
 from benchmarks.gauge import cpu_seconds, memory_bytes
 from tests.servers import ROOT
 
@@ -55,6 +58,32 @@ def test_the_gauge_reads_a_process_of_its_own() -> None:
     assert memory > 1_000_000
 
 
+def test_the_gauge_counts_threads_and_children_that_have_ended() -> None:
+    """A gateway that hands its work to short-lived threads or processes is measured in full."""
+    work = (
+        "import subprocess, sys, threading, time\n"
+        "burn = 'import time\\nwhile time.process_time() < 0.3: pass'\n"
+        "def spin():\n"
+        "    while time.thread_time() < 0.3: pass\n"
+        "thread = threading.Thread(target=spin); thread.start(); thread.join()\n"
+        "print('thread', flush=True); sys.stdin.readline()\n"
+        "subprocess.run([sys.executable, '-c', burn], check=True)\n"
+        "print('child', flush=True); sys.stdin.readline()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert b"thread\n" == process.stdout.readline()
+        after_thread = cpu_seconds(process.pid)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert b"child\n" == process.stdout.readline()
+        after_child = cpu_seconds(process.pid)
+        process.stdin.close()
+
+    assert after_thread > 0.25
+    assert after_child > 0.5
+
+
 def test_the_report_gives_ratios_to_nginx() -> None:
     """What counts is how many times the floor's CPU time a server takes."""
     figures = dict.fromkeys(("first_p50_ms", "first_p99_ms", "transit_p50_ms", "transit_p99_ms"), 1.0)
@@ -64,6 +93,54 @@ def test_the_report_gives_ratios_to_nginx() -> None:
     page = report.markdown({"machine": report.machine(), "workloads": workloads, "scaling": {}})
 
     assert "| paced | sluice | 52.5 | 5.25 | 6.0 |" in page
+
+
+def test_the_report_gives_the_peers_cost_beside_sluice_and_what_is_asked() -> None:
+    """A peer's figure is told as a multiple of Sluice's, with the load that it got."""
+    figures = dict.fromkeys(("first_p50_ms", "first_p99_ms", "transit_p50_ms", "transit_p99_ms"), 1.0)
+    figures |= {"memory_kb_per_stream": 12.0, "runs": 5, "chunks": 80_000, "answers": 200}
+    light = {**figures, "chunks": 20_000, "answers": 50, "runs": 4}
+    workloads = {
+        "firehose": {
+            "nginx": {**figures, "cpu_us": 5.0},
+            "sluice": {**figures, "cpu_us": 10.0},
+            "litellm": {**light, "cpu_us": 333.0},
+        },
+        "tls": {"nginx": {**figures, "cpu_us": 5.0}, "sluice": {**figures, "cpu_us": 10.0}},
+    }
+    result = {"machine": report.machine(), "peers": {"litellm": "9.9"}, "workloads": workloads, "scaling": {}}
+
+    page = report.markdown(result)
+
+    assert "Versions: litellm 9.9." in page
+    assert "| firehose | litellm | 333.0 | 10.0 | 33.30 | 18.0 | 50, 20,000 | 200, 80,000 | 4 |" in page
+    assert "| tls | litellm" not in page
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("curly=/nowhere", "expected one of litellm, portkey"),
+        ("litellm=/nowhere", "not installed in /nowhere"),
+        ("portkey=/nowhere", "not installed in /nowhere"),
+        ("portkey=one=http://127.0.0.1:1/", "'one'"),
+        ("portkey", "NAME=FOLDER"),
+    ],
+)
+def test_a_peer_that_cannot_be_measured_is_told_before_the_run(text: str, told: str) -> None:
+    """Half an hour of measuring is not spent to find that a name or a folder was wrong."""
+    with pytest.raises(argparse.ArgumentTypeError) as refused:
+        bench.peer(text)
+
+    assert told in str(refused.value)
+
+
+def test_a_peer_that_runs_already_is_read_with_its_key_and_headers() -> None:
+    """What follows the address may hold equals signs and colons."""
+    found = bench.peer("mine=12=http://127.0.0.1:1/v1/chat/completions=sk=x-one: a=b;x-two: c")
+
+    assert isinstance(found, servers.Server)
+    assert (12, "sk", ("x-one: a=b", "x-two: c")) == (found.pid, found.key, found.headers)
 
 
 def test_sluice_stands_in_the_line_up() -> None:
