@@ -32,6 +32,8 @@ _INTERVAL = 0.5
 _PAUSE_MAX = 5.0
 _UPKEEP = 60.0
 _DAY = 86_400
+_LAST = 1.0
+"""Seconds that the writer may take to come to its end."""
 
 
 class Journal:
@@ -62,6 +64,7 @@ class Journal:
         self._pid = os.getpid()
         self._is_running = False
         self._is_closing = False
+        self._writer: threading.Thread | None = None
         self._dropped_told = 0
         self.waiting_bytes = 0
         """About how much memory the waiting records take."""
@@ -104,12 +107,13 @@ class Journal:
                 self._begin_anew()
             if self._is_running or self._is_closing:
                 return
+            writer = threading.Thread(target=self._run, name="sluice-journal", daemon=True)
             try:
-                threading.Thread(target=self._run, name="sluice-journal", daemon=True).start()
+                writer.start()
             except RuntimeError:
                 log.error("no thread can be started to write records; the next record tries again")
             else:
-                self._is_running = True
+                self._is_running, self._writer = True, writer
 
     def flush(self, seconds: float = 3.0) -> bool:
         """Write all that waits, for at most *seconds*; tell whether nothing is left."""
@@ -122,8 +126,12 @@ class Journal:
         """Write what waits and stop; harmless in a process that never took a record, and the second time."""
         self._is_closing = True
         self._wake.set()
-        if self._pid == os.getpid() and not self.flush():
+        if self._pid != os.getpid():
+            return
+        if not self.flush():
             log.error("records lost at the end of the process: %d (%s)", self._give_up(), self.failure)
+        if self._writer is not None:
+            self._writer.join(_LAST)  # so that it leaves no connection open, nor works on while the process ends
 
     def _give_up(self) -> int:
         """Drop what waits, so that closing again neither waits for it nor tells of it; give how many they were."""
@@ -137,7 +145,7 @@ class Journal:
     def _begin_anew(self) -> None:
         """Leave to the parent process what was its own when it forked."""
         self._pid, self._is_running, self._is_closing = os.getpid(), False, False
-        self._queue = deque()
+        self._queue, self._writer = deque(), None
         self._wake, self._writing = threading.Event(), threading.Lock()
         self.waiting_bytes = self.dropped = self._dropped_told = 0
 

@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 
-__all__ = ["PATIENCE", "granted"]
+__all__ = ["PATIENCE", "granted", "let_pass"]
 
 PATIENCE = 60.0
 """Seconds that a wait may last, at most; each ends as soon as what it waits for happens."""
@@ -25,6 +25,13 @@ def granted(since: float, until: float | None) -> float:
     assert until is not None
     ticks = list(_ticks)
     return (bisect_left(ticks, until) - bisect_left(ticks, since)) * _PERIOD
+
+
+def let_pass(seconds: float) -> None:
+    """Wait until so much time was granted, for what gives no sign when it is done."""
+    since = time.monotonic()
+    while granted(since, time.monotonic()) < seconds:
+        time.sleep(_PERIOD)
 
 
 def _tick() -> None:

@@ -101,6 +101,7 @@ class Served:
         if self.gateway.journal is not None:
             self.gateway.journal.close()  # before its database's folder is removed
             atexit.unregister(self.gateway.journal.close)  # a request that is still open ends into a closed journal
+            self.gateway.events._store.close()
 
 
 @pytest.fixture

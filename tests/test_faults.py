@@ -349,9 +349,10 @@ def test_early_failures_can_have_their_status(serve: Callable[..., Served], upst
 def test_headers_are_held_back_for_so_long_only(serve: Callable[..., Served], upstream: DemoUpstream) -> None:
     """After SLUICE_COMMIT_AFTER the stream begins, and a failure is an event in it."""
     served = serve(SLUICE_STREAM_ERRORS="status", SLUICE_COMMIT_AFTER="0.3")
-    upstream.play([{"wait": 1}, {"error": {"code": 503}}])
+    upstream.play([{"hold": True}, {"error": {"code": 503}}])
 
     with served.ask() as stream:
+        upstream.release()
         _, _, error = ending(stream)
 
     assert stream.status == 200

@@ -14,6 +14,7 @@ import pytest
 from app.demo import DemoUpstream
 from app.errors import ConfigurationError
 from app.settings import Settings
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.servers import free_port, request
 
@@ -117,7 +118,7 @@ def test_keys_are_nowhere_in_what_is_kept_or_shown(serve: Callable[..., Served],
             answer.read()
     served.record(2)
     assert served.gateway.journal is not None
-    served.gateway.journal.flush()
+    served.gateway.journal.flush(PATIENCE)
     kept = b"".join(file.read_bytes() for file in tmp_path.glob("records.db*"))
     gate = served.gateway.gate
     shown = repr(served.gateway.settings) + repr(vars(gate)) + repr(vars(gate.keys)) + caplog.text

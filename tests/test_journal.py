@@ -17,6 +17,7 @@ from app import wire
 from app.journal import Journal
 from app.record import Record
 from app.stores import RecordTable, Row, Store, StoreError, ValueRefused, row_of, size_of
+from tests.clock import PATIENCE
 from tests.servers import ROOT, clean_environ, wait_until
 
 
@@ -56,7 +57,7 @@ def test_what_no_database_takes_is_no_obstacle(tmp_path: Path, name: str) -> Non
     journal(record("1 odd", **ODD[name]))
     journal(record("2 good"))
 
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
 
     assert [("1 odd",), ("2 good",)] == written(tmp_path / "r.db")
     assert (0, None) == (journal.dropped, journal.failure)
@@ -101,7 +102,7 @@ def test_a_record_that_cannot_be_written_costs_itself_only(caplog: pytest.LogCap
     for one in records:
         journal(one)
 
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
 
     assert (["1", "2"], 1, None) == (table.taken, journal.dropped, journal.failure)
     assert records[1].record_id in caplog.text
@@ -120,7 +121,7 @@ def test_records_wait_for_a_database_that_is_away(caplog: pytest.LogCaptureFixtu
     table.away = False
     journal(record("2"))
 
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
     assert (["1", "2"], 0, None) == (table.taken, journal.dropped, journal.failure)
     journal.close()
 
@@ -138,7 +139,7 @@ def test_the_queue_is_bounded_by_number(caplog: pytest.LogCaptureFixture) -> Non
     assert "2 records were dropped so far" in caplog.text
 
     table.away = False
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
     assert (["0", "1", "2"], 0) == (table.taken, journal.waiting_bytes)
     assert {"state": "ok", "waiting": 0, "dropped": 2} == journal.state()
     journal.close()
@@ -155,7 +156,7 @@ def test_the_queue_is_bounded_by_memory() -> None:
     assert 100 - len(journal) == journal.dropped
 
     table.away = False
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
     assert 0 == journal.waiting_bytes
     assert size_of(row_of(record("large", pipeline={"a stage": "x" * 10_000_000}))) < 10_000
     journal.close()
@@ -214,7 +215,7 @@ def test_a_forked_child_writes_its_own_records_only(monkeypatch: pytest.MonkeyPa
     journal(record("child"))
 
     assert 1 == len(journal)
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
     assert ["child"] == table.taken
     journal.close()
 
@@ -233,6 +234,7 @@ def test_what_was_given_up_is_told_once(caplog: pytest.LogCaptureFixture, monkey
     for name in ("2", "3"):
         journal(record(name))
     journal.close()
+    assert journal._writer is not None and not journal._writer.is_alive()
     told = [words for words in caplog.messages if "lost" in words]
     assert [f"records lost at the end of the process: {number} (away)" for number in (1, 2)] == told
     assert 3 == journal.dropped
@@ -270,7 +272,7 @@ def test_a_full_disk_is_waited_out(tmp_path: Path) -> None:
     assert "OperationalError: database or disk is full" == journal.failure
 
     most[0] = 1_000_000
-    assert journal.flush()
+    assert journal.flush(PATIENCE)
     assert 301 == len(written(tmp_path / "r.db"))
     assert 0 == journal.dropped
     journal.close()

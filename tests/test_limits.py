@@ -71,7 +71,7 @@ def test_a_body_that_dribbles_is_given_up(serve: Callable[..., Served], path: st
 def _dribble(client: socket.socket) -> RawStream:
     """Send a space every tenth of a second until there is an answer, and give that."""
     client.settimeout(0.1)
-    for _ in range(100):
+    for _ in range(600):
         try:
             client.recv(1, socket.MSG_PEEK)
             break
@@ -320,4 +320,7 @@ def test_two_thousand_streams_are_open_at_once(upstream: DemoUpstream, tmp_path:
 
 def _reasons(database: Path) -> dict[str, int]:
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        return dict(connection.execute("SELECT end_reason, count(*) FROM sluice_records GROUP BY end_reason"))
+        try:
+            return dict(connection.execute("SELECT end_reason, count(*) FROM sluice_records GROUP BY end_reason"))
+        except sqlite3.OperationalError:
+            return {}  # nothing was written yet

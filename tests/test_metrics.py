@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,24 +140,29 @@ def test_open_streams_are_shown_while_they_are_open(served: Served, upstream: De
 
 def test_times_are_histograms(served: Served, upstream: DemoUpstream) -> None:
     """First chunk, gaps and total are observed; a rejected request is no observation."""
-    upstream.play([{"text": "a "}, {"wait": 0.2}, {"text": "b"}])
+    upstream.play([{"text": "a "}, {"wait": 1.1}, {"text": "b"}])
+    began = time.monotonic()
     whole(served.ask())
+    took = time.monotonic() - began
     whole(served.ask(messages="none"))
     found = until(served.url, "sluice_requests_total", 1, route=ROUTE, model="other", end_reason="rejected")
     assert 1 == value(found, "sluice_first_chunk_seconds_count") == value(found, "sluice_request_seconds_count")
-    assert 0.2 <= value(found, "sluice_request_seconds_sum") < 5
+    assert 1.1 <= value(found, "sluice_request_seconds_sum") <= took
     assert 2 <= value(found, "sluice_chunk_gap_seconds_count")
-    slow = value(found, "sluice_chunk_gap_seconds_count") - value(found, "sluice_chunk_gap_seconds_bucket", le="0.1")
+    slow = value(found, "sluice_chunk_gap_seconds_count") - value(found, "sluice_chunk_gap_seconds_bucket", le="1.0")
     assert 1 == slow
 
 
 def test_heartbeats_are_counted(serve: Serve, upstream: DemoUpstream) -> None:
     """Each comment sent in silence counts; the greeting does not."""
     served = serve(SLUICE_HEARTBEAT="0.1")
-    upstream.play([{"wait": 0.5}, {"text": "Hi"}])
-    heard = whole(served.ask()).count(b": keep-alive")
-    until(served.url, "sluice_heartbeats_total", heard - 1)
-    assert heard > 2
+    upstream.play([{"hold": True}, {"text": "Hi"}])
+    with served.ask() as stream:
+        first = [stream.next_event() for _ in range(4)]
+        upstream.release()
+        heard = first + stream.events()
+    until(served.url, "sluice_heartbeats_total", heard.count(": keep-alive") - 1)
+    assert [": keep-alive"] * 4 == first
 
 
 def test_gaps_of_an_open_stream_are_taken_once() -> None:

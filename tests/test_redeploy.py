@@ -62,7 +62,10 @@ def open_streams(url: str) -> Iterator[list[RawStream]]:
 def reasons(database: Path) -> dict[str, int]:
     """Count the records by how they ended."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        return dict(connection.execute("SELECT end_reason, count(*) FROM sluice_records GROUP BY end_reason"))
+        try:
+            return dict(connection.execute("SELECT end_reason, count(*) FROM sluice_records GROUP BY end_reason"))
+        except sqlite3.OperationalError:
+            return {}  # nothing was written yet
 
 
 def environ(upstream: DemoUpstream, database: Path, **more: str) -> dict[str, str]:

@@ -62,11 +62,19 @@ def test_first_bytes_come_before_upstream_is_contacted(serve: Callable[..., Serv
     assert blocks[-1] == "data: [DONE]"
 
 
+def assert_comments_come(stream: RawStream, since: float) -> None:
+    """Check that five comments come behind the greeting, one every 0.3 s, since the request was sent at *since*."""
+    assert [HEARTBEAT] * 6 == [stream.next_event() for _ in range(6)]
+    ended = time.monotonic()
+    assert ended - since > 5 * 0.3 * 0.8
+    assert granted(since, ended) < 5 * 0.3 * 2
+
+
 @pytest.mark.parametrize(
     "script",
     [
-        [{"wait": 1.5}, {"text": "x"}],
-        [{"head": {}}, {"wait": 1.5}, {"text": "x"}],
+        [{"hold": True}, {"text": "x"}],
+        [{"head": {}}, {"hold": True}, {"text": "x"}],
     ],
     ids=["before the head", "before the first token"],
 )
@@ -76,40 +84,46 @@ def test_comments_come_while_upstream_is_silent(
     """A comment comes every heartbeat while upstream has not said anything."""
     served = serve(SLUICE_HEARTBEAT="0.3")
     upstream.play(script)
+    began = time.monotonic()
 
     with served.ask() as stream:
-        count = comments_until_data(stream)
-
-    assert 4 <= count <= 8
+        assert_comments_come(stream, began)
+        upstream.release()
+        assert stream.next_data()
 
 
 def test_comments_come_between_tokens(serve: Callable[..., Served], upstream: DemoUpstream) -> None:
     """A comment comes every heartbeat between two chunks."""
     served = serve(SLUICE_HEARTBEAT="0.3")
-    upstream.play([{"text": "one"}, {"wait": 1.5}, {"text": "two"}])
+    upstream.play([{"text": "one"}, {"hold": True}, {"text": "two"}])
+    began = time.monotonic()
 
     with served.ask() as stream:
-        comments_until_data(stream)
-        count = comments_until_data(stream)
+        assert "one" == texts([json.loads(stream.next_data() or "")])
+        assert [HEARTBEAT] * 5 == [stream.next_event() for _ in range(5)]
+        ended = time.monotonic()
+        upstream.release()
+        assert '"two"' in (stream.next_data() or "")
 
-    assert 4 <= count <= 7
+    assert ended - began > 5 * 0.3 * 0.8
+    assert granted(began, ended) < 5 * 0.3 * 2
 
 
 def test_comments_come_in_the_wait_of_a_retry(serve: Callable[..., Served], upstream: DemoUpstream) -> None:
     """A comment comes every heartbeat while a retry waits."""
     served = serve(SLUICE_HEARTBEAT="0.3")
-    upstream.play_attempts([[{"answer": {"status": 429, "headers": {"Retry-After": "2"}}}], [{"text": "x"}]])
+    upstream.play_attempts([[{"answer": {"status": 429, "headers": {"Retry-After": "25"}}}], [{"text": "x"}]])
+    began = time.monotonic()
 
     with served.ask() as stream:
-        count = comments_until_data(stream)
-
-    assert 5 <= count <= 9
+        assert_comments_come(stream, began)
+        assert 1 == len(upstream.requests)
 
 
 def test_comments_do_not_come_while_chunks_do(serve: Callable[..., Served], upstream: DemoUpstream) -> None:
     """A busy stream carries no comments of ours beside the first."""
-    served = serve(SLUICE_HEARTBEAT="0.5")
-    upstream.play([{"text": {"content": ["a"] * 20, "pace": 20}}])
+    served = serve(SLUICE_HEARTBEAT="2")
+    upstream.play([{"text": {"content": ["a"] * 50, "pace": 20}}])
 
     with served.ask() as stream:
         blocks = stream.events()

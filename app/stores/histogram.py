@@ -1,4 +1,4 @@
-"""Times in buckets whose bounds grow by 9 % each: a percentile read from them is at most 5 % off."""
+"""Times in buckets whose bounds grow by 9 % each: a percentile is at most 5 % off, and told to a tenth."""
 
 from __future__ import annotations
 

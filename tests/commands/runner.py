@@ -94,7 +94,9 @@ class Terminal:
         return self.popen.wait(max(end - time.monotonic(), 0.1))
 
     def _read(self, end: float) -> bool:
-        if not select.select([self._fd], [], [], max(end - time.monotonic(), 0.0))[0]:
+        watched = select.poll()  # select() takes no descriptor above 1023
+        watched.register(self._fd, select.POLLIN)
+        if not watched.poll(max(end - time.monotonic(), 0.0) * 1000):
             return False
         try:
             data = os.read(self._fd, 65536)

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 from tests.servers import GunicornGateway
 
 _WATCH = """
@@ -23,10 +24,7 @@ for (const name of ["alert", "confirm", "prompt"]) window[name] = (...words) => 
 """
 """Notes what the policy had to stop, and what a payload of the tests would call; runs before the page's own scripts."""
 
-PATIENCE = 60_000
-"""Milliseconds that a page may take for a step, at most: each wait ends as soon as what it waits for is there."""
-
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=PATIENCE * 1000)  # milliseconds
 
 DESK = {"width": 1280, "height": 800}
 OpenPage = Callable[..., Page]
@@ -78,7 +76,7 @@ def open_page(browser: Browser, gateway: GunicornGateway) -> Iterator[OpenPage]:
         context = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options})
         context.add_init_script(_WATCH)
         page = context.new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(PATIENCE * 1000)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto((url or gateway.url) + path)
         opened.append(page)

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.demo import DemoUpstream
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.pages.conftest import OpenPage, is_wider_than_its_window, serious
 
@@ -41,7 +42,7 @@ def wait_until_written(served: Served, count: int) -> None:
     served.record(count)
     journal = served.gateway.journal
     assert journal is not None
-    assert journal.flush(60)
+    assert journal.flush(PATIENCE)
 
 
 def value(page: Page, tile: str) -> Any:

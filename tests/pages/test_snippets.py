@@ -11,6 +11,7 @@ import pytest
 
 from app.demo import DemoUpstream
 from tests.clients.environments import NODE, environment
+from tests.clock import PATIENCE
 from tests.conftest import Served
 from tests.pages.conftest import OpenPage, wait_for_the_end
 from tests.servers import clean_environ
@@ -57,7 +58,7 @@ def test_the_snippets_ask_what_the_page_asked(
         assert "right-key" not in snippet
         env = clean_environ({"SLUICE_KEY": "right-key", "no_proxy": "127.0.0.1"})
         done = subprocess.run(
-            command(language, snippet, tmp_path), env=env, capture_output=True, text=True, timeout=300
+            command(language, snippet, tmp_path), env=env, capture_output=True, text=True, timeout=5 * PATIENCE
         )
         assert (0, "") == (done.returncode, done.stderr if language != "curl" else "")
         assert "think so" in done.stdout if language != "curl" else "[DONE]" in done.stdout or "think so" in done.stdout
