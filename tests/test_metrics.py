@@ -143,9 +143,9 @@ def test_times_are_histograms(served: Served, upstream: DemoUpstream) -> None:
     upstream.play([{"text": "a "}, {"wait": 1.1}, {"text": "b"}])
     began = time.monotonic()
     whole(served.ask())
-    took = time.monotonic() - began
     whole(served.ask(messages="none"))
     found = until(served.url, "sluice_requests_total", 1, route=ROUTE, model="other", end_reason="rejected")
+    took = time.monotonic() - began
     assert 1 == value(found, "sluice_first_chunk_seconds_count") == value(found, "sluice_request_seconds_count")
     assert 1.1 <= value(found, "sluice_request_seconds_sum") <= took
     assert 2 <= value(found, "sluice_chunk_gap_seconds_count")
