@@ -10,9 +10,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from app.demo import DemoUpstream
+from app.gunicorn import _serve_the_last
 from tests.servers import GunicornGateway, Process, RawStream, open_stream, request, wait_until
 from tests.test_deploy import activated, asked
 
@@ -98,6 +100,18 @@ def test_a_reload_loses_nothing_and_refuses_nobody(upstream: DemoUpstream, tmp_p
         assert ["[DONE]"] * MANY == [stream.data()[-1] for stream in streams]
         wait_until(lambda: reasons(database) == {"completed": MANY}, what="the records")
     assert {"200"} == set(knocking.answers)
+
+
+def test_a_connection_accepted_last_is_served() -> None:
+    """A worker begins with it when its listener is closed already, and still knows the listener's name."""
+    seen: list[Any] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        name = listener.getsockname()
+        worker = SimpleNamespace(sockets=[listener])
+        worker.handle = lambda listener, client, address: seen.append((listener.getsockname(), client, address))
+        _serve_the_last(worker)
+    worker.handle(listener, "client", "address")
+    assert [(name, "client", "address")] == seen
 
 
 def test_a_shutdown_ends_and_records_every_stream(upstream: DemoUpstream, tmp_path: Path) -> None:
