@@ -118,11 +118,10 @@ def _object_in(holder: dict[str, Any], key: str) -> dict[str, Any]:
 def _merge_fields(kept: dict[str, Any], new: dict[str, Any], text: frozenset[str]) -> None:
     for key, value in new.items():
         old = kept.get(key)
-        if key in text and isinstance(value, str) and isinstance(old, str | _Text):
-            if isinstance(old, _Text):
-                old.pieces.append(value)
-            else:
-                kept[key] = _Text(old, value)
+        if key in text and isinstance(value, str) and isinstance(old, _Text):
+            old.pieces.append(value)
+        elif key in text and isinstance(value, str) and isinstance(old, str):
+            kept[key] = _Text(old, value)
         elif isinstance(value, list) and isinstance(old, list):
             old.extend(value)
         elif value is not None or key not in kept:

@@ -254,7 +254,7 @@ class Run:
         for place, link in enumerate(self._links):
             try:
                 out = link.transform.text(index, text)
-                if not isinstance(out, str | None):
+                if out is not None and not isinstance(out, str):
                     raise TypeError("text gave no text")
             except BaseException as error:
                 return self._pass([*self._fail(link, error), chunk_of(text)], place)

@@ -10,11 +10,12 @@ import pytest
 
 from app import Stage, Transform
 from app.demo import DemoUpstream
-from app.pipeline import ChatRequest, Pipeline
+from app.pipeline import ChatRequest, Endpoint, Pipeline
 from app.stages.stm import Stm
 from app.text.hedges import Hedges
 from tests.conftest import Served
-from tests.servers import RawStream
+from tests.servers import RawStream, request
+from tests.test_metadata import asked
 from tests.test_stages import only
 from tests.test_streaming import texts
 
@@ -339,6 +340,58 @@ def test_notes_that_are_no_json_are_left_out(
     assert ("".join(WORDS), {}) == (text, facts["pipeline"])
     assert [("bad", "notes")] == [(error["stage"], error["in"]) for error in facts["stage_errors"]]
     assert ("completed", {}) == (served.record().end_reason, served.record().pipeline)
+
+
+VANDALS: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    "all gone": lambda notes: notes.clear(),
+    "figures": lambda notes: notes.update(autotune=5, stm=0.5, parseltongue=True),
+    "texts and lists": lambda notes: notes.update(autotune="code", stm=[1], parseltongue=["x"]),
+    "odd insides": lambda notes: notes.update(
+        autotune={"detected_context": [1], "confidence": "high"}, stm={"changed": 7}
+    ),
+    "a key that is no text": lambda notes: notes.update({5: 6, None: {}}),
+    "a lone surrogate": lambda notes: notes.update(bad="\ud800", autotune={"detected_context": "\ud800"}),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("vandal", VANDALS.values(), ids=VANDALS)
+def test_a_stage_that_spoils_others_notes_spoils_no_more(
+    serve: Callable[..., Served], upstream: DemoUpstream, vandal: Callable[[Any], Any], stream: bool
+) -> None:
+    """The answer comes, and its record is written."""
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = lambda request, notes: (vandal(notes), request)[1]  # type: ignore[method-assign]
+    served = serve(SLUICE_PIPELINE="on")
+    served.gateway.pipeline = Pipeline([*served.gateway.pipeline.stages, stage])
+    upstream.play([{"text": WORDS}])
+
+    with served.ask(stream=stream) as response:
+        text, _ = told(response, stream)
+
+    assert "".join(WORDS) == text
+    assert "completed" == served.record().end_reason
+    assert served.gateway.journal is not None and served.gateway.journal.flush()
+    assert 1 == len(asked(served, "events")["data"])
+
+
+def test_an_endpoint_of_a_stage_that_fails_is_a_500(host: Callable[..., Served]) -> None:
+    """Raising, leaving, and giving what is no JSON cost that request and no other; nothing of it is told."""
+    deeds = [lambda body: leave(ValueError("secret")), lambda body: leave(SystemExit("secret")), lambda body: {1, 2}]
+    deeds.append(lambda body: {"ok": True})
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.endpoints = lambda: [  # type: ignore[method-assign]
+        Endpoint("POST", f"/bad/{number}", deed) for number, deed in enumerate(deeds)
+    ]
+    served = host(lambda app: None, stages=[stage], SLUICE_PIPELINE="on")
+
+    answers = []
+    for number in range(len(deeds)):
+        with request("POST", f"{served.url}/v1/bad/{number}", b"{}") as response:
+            answers.append((response.status, response.read()))
+
+    assert [500, 500, 500, 200] == [status for status, _ in answers]
+    assert all(b"internal_error" in body and b"secret" not in body for _, body in answers[:3])
 
 
 REQUEST = ChatRequest({"messages": [{"role": "user", "content": "x"}]}, {"stm_mode": "live"}, True)

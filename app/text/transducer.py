@@ -307,10 +307,9 @@ class Transducer:
     def _begin(self, is_final: bool) -> bool:
         """Make the edit that any rule wants where a line's prose begins; False if they want none."""
         text, at = self._buffer, self._at
-        if self._openers is not None and self._prose.is_fresh and self._openers.may_begin(text, at):
-            edit = self._judge(
-                self._openers.decide, self._place(), Window(text, at, is_final=is_final, over_lines=True)
-            )
+        openers = self._openers if self._prose.is_fresh and at == self._prose.head else None  # not behind a linker
+        if openers is not None and openers.may_begin(text, at):
+            edit = self._judge(openers.decide, self._place(), Window(text, at, is_final=is_final, over_lines=True))
             if edit is not None:
                 self._apply(edit)
                 self._prose.leave()

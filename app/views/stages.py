@@ -25,6 +25,10 @@ def _view(gateway: Gateway, endpoint: Endpoint) -> View:
     def view() -> Response:
         admit(gateway)
         body = {} if endpoint.method == "GET" else parse_object(read_body(gateway))
-        return json_reply(endpoint.handler(body))
+        try:
+            given = endpoint.handler(body)
+        except SystemExit as error:  # a stage that exits does not end the worker
+            raise RuntimeError("an endpoint of a stage exits") from error
+        return json_reply(given)
 
     return view

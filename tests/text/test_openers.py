@@ -167,3 +167,17 @@ def test_much_white_space_behind_it_keeps_it() -> None:
     """It would have to be held back."""
     text = "Sure!" + "\n" * 300 + "Here it is."
     check(text, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["However, Sure! Of course. We go on to the next.", "Therefore, certainly, sure, it works."]
+)
+def test_behind_a_linker_that_became_shorter_it_is_no_start(text: str) -> None:
+    """The answer starts with the linker, in one piece or in many."""
+    modules = ("direct_mode", "casual_mode")
+    long = text + " And so it goes on and on." * 10
+    for whole in (text, long):
+        transducer = Transducer(modules)
+        live = "".join(map(transducer.feed, whole)) + transducer.finish()
+
+        assert transform(whole, ("casual_mode",)) == transform(whole, modules) == live
