@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
@@ -115,14 +115,13 @@ class TriggerSet:
         """Give the same one by one: a long text may have a hundred thousand, which are a burden when kept."""
         tokens, symbols = _tokens_of(text, pause)
         starts = self._starts(symbols, pause)
-        free = offset = 0
+        offsets = _offsets(tokens, pause) if starts else []
+        free = 0
         for number, index in enumerate(reversed(starts), 1):
             if index >= free:
                 count, trigger = starts[index]
-                start = offset + sum(map(len, tokens[free:index]))
                 free = index + count
-                offset = start + sum(map(len, tokens[index:free]))
-                yield _new(Match, (start, offset, trigger))
+                yield _new(Match, (offsets[index], offsets[free], trigger))
             if number % _MATCHES == 0 and pause is not None:
                 pause()
 
@@ -184,6 +183,16 @@ class TriggerSet:
             if pause is not None:
                 pause()
         return starts
+
+
+def _offsets(tokens: list[str], pause: Pause | None) -> list[int]:
+    """Give where each token begins, and where the last one ends."""
+    found = [0]
+    for start in range(0, len(tokens), _PART):
+        found += accumulate(map(len, tokens[start : start + _PART]), initial=found.pop())
+        if pause is not None:
+            pause()
+    return found
 
 
 def _tokens_of(text: str, pause: Pause | None) -> tuple[list[str], list[str]]:
