@@ -27,6 +27,7 @@ def on_starting(server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Follow a worker that is ready; warn of what its class cannot do."""
     from .drain import drain
+    from .worker import serve_the_last
 
     # What has been loaded by now stays. Searched for garbage again and again it would hold every stream up for a while.
     gc.collect()
@@ -35,7 +36,7 @@ def post_worker_init(worker: Any) -> None:
     multiprocess.hold()
     kind = worker.cfg.worker_class_str
     if kind == "gevent":
-        _serve_the_last(worker)
+        serve_the_last(worker)
     if kind == "sync":
         worker.log.warning("worker class sync serves one stream at a time: use gevent, or gthread with many threads")
     if kind in ("sync", "gthread"):
@@ -44,33 +45,6 @@ def post_worker_init(worker: Any) -> None:
             " does not, such as nginx (gevent gives them gunicorn's keepalive seconds)",
             kind,
         )
-
-
-class _Listener:
-    """A listening socket whose name is known also when it is closed."""
-
-    def __init__(self, listener: Any) -> None:
-        self._listener, self._name = listener, listener.getsockname()
-
-    def getsockname(self) -> Any:
-        return self._name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._listener, name)
-
-
-def _serve_the_last(worker: Any) -> None:
-    """Let *worker* serve a connection that it accepted just before a shutdown closed its listener.
-
-    NOTE: gunicorn asks the listener for its name when it begins with a connection, and resets it when that is closed.
-    """
-    handle = worker.handle
-    known = {id(listener): _Listener(listener) for listener in worker.sockets}
-
-    def handle_always(listener: Any, client: Any, address: Any) -> None:
-        handle(known.get(id(listener), listener), client, address)
-
-    worker.handle = handle_always
 
 
 def child_exit(server: Any, worker: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the server's worker must offer, checked once per process at its first request."""
+"""What the server's worker must offer, checked once per process at its first request, and what we add to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from .drain import drain
 from .errors import ConfigurationError
 
-__all__ = ["check_worker"]
+__all__ = ["check_worker", "serve_the_last"]
 
 log = logging.getLogger("sluice")
 
@@ -35,3 +35,30 @@ def check_worker(server_software: str) -> None:
             "gunicorn runs without the drain hooks: add `from flask_sluice.gunicorn import *` to gunicorn.conf.py,"
             " or open streams are cut off at shutdown"
         )
+
+
+class _Listener:
+    """A listening socket whose name is known also when it is closed."""
+
+    def __init__(self, listener: Any) -> None:
+        self._listener, self._name = listener, listener.getsockname()
+
+    def getsockname(self) -> Any:
+        return self._name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+
+def serve_the_last(worker: Any) -> None:
+    """Let *worker* serve a connection that it accepted just before a shutdown closed its listener.
+
+    NOTE: gunicorn asks the listener for its name when it begins with a connection, and resets it when that is closed.
+    """
+    handle = worker.handle
+    known = {id(listener): _Listener(listener) for listener in worker.sockets}
+
+    def handle_always(listener: Any, client: Any, address: Any) -> None:
+        handle(known.get(id(listener), listener), client, address)
+
+    worker.handle = handle_always

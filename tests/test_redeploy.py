@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.demo import DemoUpstream
-from app.gunicorn import _serve_the_last
+from app.worker import serve_the_last
 from tests.servers import GunicornGateway, Process, RawStream, open_stream, request, wait_until
 from tests.test_deploy import activated, asked
 
@@ -109,7 +109,7 @@ def test_a_connection_accepted_last_is_served() -> None:
         name = listener.getsockname()
         worker = SimpleNamespace(sockets=[listener])
         worker.handle = lambda listener, client, address: seen.append((listener.getsockname(), client, address))
-        _serve_the_last(worker)
+        serve_the_last(worker)
     worker.handle(listener, "client", "address")
     assert [(name, "client", "address")] == seen
 
