@@ -56,7 +56,7 @@ def make_blueprint(
     blueprint.add_url_rule("/v1/<path:rest>", "unknown", _unknown(routes), provide_automatic_options=False)
     blueprint.record(_take_any_method)
     # Later than our own look at streams, which knows more and tells the record.
-    silence = 1.5 * gateway.settings.client_stall_timeout
+    silence = 3 * gateway.settings.client_stall_timeout
     blueprint.before_request(lambda: Peer(request.environ).limit_silence(silence))
     blueprint.before_request(note_arrival)
     blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))

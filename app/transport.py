@@ -51,6 +51,8 @@ from .trace import Trace
 __all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
 
 _READ_SIZE = 65536
+_FIRST_READ = 8192
+"""Bytes read at once while little comes: a stream that waits for a block holds memory of that size."""
 _TCP_ESTABLISHED = 1
 _local = threading.local()
 
@@ -179,7 +181,7 @@ class _FinalResponse(http.client.HTTPResponse):
         data = b""
         try:
             while not data and not decoder.is_done:
-                block = self.fp.read1(_READ_SIZE)
+                block = self.fp.read1(n)
                 if not block:
                     raise ValueError("the connection was closed")
                 data = decoder.feed(block)
@@ -489,9 +491,10 @@ class StreamResponse(requests.Response):
             urllib3.exceptions.HTTPError, OSError: the connection broke; TimeoutError past ``read_until``.
         """
         lines = LineBuffer(self.line_limit)
-        read, now = _reader(self.raw), time.monotonic
+        read, now, size = _reader(self.raw), time.monotonic, _FIRST_READ
         try:
-            while data := read(_READ_SIZE, decode_content=True):
+            while data := read(size, decode_content=True):
+                size = _READ_SIZE if len(data) > _FIRST_READ // 2 else _FIRST_READ
                 self.last_read_at = now()
                 if self.last_read_at > self.read_until:
                     raise TimeoutError
