@@ -49,7 +49,7 @@ SCENARIOS = [
     Scenario("two choices", 2, [[{"choices": [["a "] * 20, ["b "] * 20]}]], body={"n": 2}),
     Scenario("reasoning", 3, [[{"reasoning": {"content": ["hm "] * 10, "pace": 5}}, _SOME]]),
     Scenario("image", 1, [[{"image": 100_000}]]),
-    Scenario("dribbled", 2, [[{"write": {"packet": 20, "delay": 0.05}}, _words(5, None)]]),
+    Scenario("dribbled", 2, [[{"write": {"packet": 40, "delay": 0.02}}, _words(5, None)]]),
     Scenario("retried", 4, [[{"answer": {"status": 503}}], [{"hangup": "fin"}], [_SOME]][::2]),
     Scenario("refused", 3, [[{"answer": {"status": 400, "json": {"error": {"message": "no", "code": 400}}}}]],
              "upstream_error", "400"),
@@ -63,7 +63,7 @@ SCENARIOS = [
     Scenario("no token", 2, [[{"silence": True}]], "upstream_timeout", "upstream_timeout"),
     Scenario("left in mid stream", 8, [[_SOME, {"silence": True}]], "client_disconnected", leaves="chunk"),
     Scenario("left at once", 3, [[{"silence": True}]], "client_disconnected", leaves="head"),
-    Scenario("stopped reading", 2, [[{"image": 1_500_000}] * 10], "client_stalled", leaves="stalls"),
+    Scenario("stopped reading", 2, [[{"image": 150_000}] * 80], "client_stalled", leaves="stalls"),
     Scenario("bad request", 2, [[]], "rejected", "invalid_request", body={"temperature": 1, "stream": "yes"}),
 ]  # fmt: skip
 

@@ -120,7 +120,7 @@ class Soak:
         elif how == "chunk":
             await reader.readuntil(b"word3 ")
         else:
-            await asyncio.sleep(float(SETTINGS["SLUICE_CLIENT_STALL_TIMEOUT"]) + 4)
+            await asyncio.sleep(float(SETTINGS["SLUICE_CLIENT_STALL_TIMEOUT"]) + 15)
 
     async def _watch(self) -> None:
         while True:
