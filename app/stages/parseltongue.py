@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import ConfigurationError, RequestError
 from ..pipeline import ChatRequest, Endpoint, Notes, Schema, Stage
 from ..shape import BOOLEAN, COUNT, STRING, array_of, object_of, one_of, or_null
-from ..text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_text
+from ..text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_matches
 from ..text.triggers import Match, TriggerSet
 from ..turns import give_way
 
@@ -91,8 +91,8 @@ class Perturber:
     def perturb(self, text: str, note: Callable[[Perturbation], object] | None = None) -> str:
         """Give *text* with its triggers perturbed; *note* is told each change."""
         plan = self._plan
-        matches = self._seen(self._triggers.matches(text, give_way))
-        return perturb_text(text, matches, plan.technique, plan.intensity, self._rng, self._counter(note), give_way)
+        matches = self._seen(self._triggers.find(text, give_way))
+        return perturb_matches(text, matches, plan.technique, plan.intensity, self._rng, self._counter(note), give_way)
 
     def _seen(self, matches: Iterable[Match]) -> Iterator[Match]:
         for match in matches:
@@ -219,7 +219,7 @@ class Parseltongue(Stage):
         plan = _read_plan(body, _ENCODE, self._defaults)
         perturber = Perturber(plan, _needed(plan.triggers, "custom_triggers"))
         changes: list[dict[str, str]] = []
-        perturbed = perturber.perturb(text, lambda change: changes.append(_change(*change)))
+        perturbed = perturber.perturb(text, lambda change: changes.append(change._asdict()))
         return {
             "original_text": text,
             "transformed_text": perturbed,
@@ -232,7 +232,7 @@ class Parseltongue(Stage):
         """Answer ``POST /parseltongue/detect``: which triggers a text holds, each once, as they first occur."""
         text = _text(body.get("text"))
         plan = _read_plan(body, {"triggers": "custom_triggers"}, self._defaults)
-        matches = _needed(plan.triggers, "custom_triggers").matches(text, give_way)
+        matches = _needed(plan.triggers, "custom_triggers").find(text, give_way)
         found = list(dict.fromkeys(match.trigger for match in matches))
         return {"text": text, "triggers_found": found, "count": len(found)}
 
@@ -279,10 +279,6 @@ def _perturbed_message(message: Any, perturber: Perturber) -> Any:
         parts = [{**part, "text": perturber.perturb(part["text"])} if _is_text(part) else part for part in content]
         return {**message, "content": parts}
     return message
-
-
-def _change(original: str, transformed: str, technique: str) -> dict[str, str]:
-    return {"original": original, "transformed": transformed, "technique": technique}
 
 
 def _is_user(message: Any) -> bool:

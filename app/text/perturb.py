@@ -11,7 +11,7 @@ from ..turns import Pause
 from .techniques import DRAWN, INTENSITIES, TECHNIQUES, Recipe, pick, recipe
 from .triggers import Match
 
-__all__ = ["INTENSITIES", "TECHNIQUES", "Perturbation", "perturb", "perturb_matches", "perturb_text"]
+__all__ = ["INTENSITIES", "TECHNIQUES", "Perturbation", "perturb", "perturb_matches"]
 
 _new = tuple.__new__  # a named tuple made by its own name takes three times as long
 _PART = 500
@@ -32,18 +32,6 @@ def perturb(word: str, technique: str, intensity: str, rng: Random) -> Perturbat
 
 
 def perturb_matches(
-    text: str, matches: Iterable[Match], technique: str, intensity: str, rng: Random, pause: Pause | None = None
-) -> tuple[str, list[Perturbation]]:
-    """Perturb the *matches* of a *text*; give the new text and the matches that did change.
-
-    Args:
-        pause: is called after each part of the work, about a millisecond of it.
-    """
-    changes: list[Perturbation] = []
-    return perturb_text(text, matches, technique, intensity, rng, changes.append, pause), changes
-
-
-def perturb_text(
     text: str,
     matches: Iterable[Match],
     technique: str,
@@ -52,7 +40,12 @@ def perturb_text(
     note: Callable[[Perturbation], object],
     pause: Pause | None = None,
 ) -> str:
-    """Do the same, but tell *note* each match that did change, instead of keeping them."""
+    """Perturb the *matches* of a *text*; give the new text.
+
+    Args:
+        note: is told each match that did change.
+        pause: is called after each part of the work, about a millisecond of it.
+    """
     use = _Recipes(technique, intensity, rng).use
     parts: list[str] = []
     done = 0

@@ -155,7 +155,7 @@ class Transducer:
         """Take the last piece; give what is left, decided as end of text. Raising, as ``feed``."""
         buffer, out = self._buffer, self._out
         try:
-            found = self._feed(text) if len(text) <= _SLICE else "".join(self._feed_in_parts(text))
+            found = self.feed(text)
             self._is_plain = False
             self._run(is_final=True)
             return found + self._emit(len(self._buffer))

@@ -104,15 +104,12 @@ class TriggerSet:
             self._add(trigger)
         self._fall = self._link()
 
-    def find(self, text: str, pause: Pause | None = None) -> list[Match]:
+    def find(self, text: str, pause: Pause | None = None) -> Iterator[Match]:
         """Find the matches from left to right, the longest first where several start, none overlapping.
 
+        They come one by one: a long text may have a hundred thousand, which are a burden when kept.
         *pause* is called after each part of the work, a few milliseconds of it.
         """
-        return list(self.matches(text, pause))
-
-    def matches(self, text: str, pause: Pause | None = None) -> Iterator[Match]:
-        """Give the same one by one: a long text may have a hundred thousand, which are a burden when kept."""
         tokens, symbols = _tokens_of(text, pause)
         starts = self._starts(symbols, pause)
         offsets = _offsets(tokens, pause) if starts else []

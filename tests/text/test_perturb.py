@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable
 from importlib.resources import files
 from math import ceil
 from random import Random
@@ -13,8 +14,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.text.perturb import INTENSITIES, TECHNIQUES, perturb, perturb_matches
-from app.text.triggers import TriggerSet, clusters_of, fold
+from app.text.perturb import INTENSITIES, TECHNIQUES, Perturbation, perturb, perturb_matches
+from app.text.triggers import Match, TriggerSet, clusters_of, fold
 
 INVISIBLE = "\u200b\u200c\u200d\ufeff"
 WHOLE = ["leetspeak", "unicode", "mixedcase"]
@@ -39,6 +40,14 @@ LETTERS = st.sampled_from(
 )
 WORDS = st.lists(LETTERS, min_size=1, max_size=12).map("".join)
 CHOICES = {"intensity": st.sampled_from(INTENSITIES), "seed": st.integers(0, 2**32)}
+
+
+def perturbed(
+    text: str, matches: Iterable[Match], technique: str, intensity: str, rng: Random
+) -> tuple[str, list[Perturbation]]:
+    """The text with its matches perturbed, and those that did change."""
+    changes: list[Perturbation] = []
+    return perturb_matches(text, matches, technique, intensity, rng, changes.append), changes
 
 
 def changed(word: str, technique: str, intensity: str = "heavy", seed: int = 1) -> str:
@@ -218,7 +227,7 @@ def test_mixedcase_heavy_is_random() -> None:
 def test_random_draws_one_of_four_for_each_occurrence() -> None:
     """Over many occurrences of one text all four are used, each alone, and the result names it."""
     text = "lantern " * 200
-    changes = perturb_matches(text, TriggerSet(["lantern"]).find(text), "random", "heavy", Random(5))[1]
+    changes = perturbed(text, TriggerSet(["lantern"]).find(text), "random", "heavy", Random(5))[1]
     assert {"leetspeak", "unicode", "zwj", "mixedcase"} == {change.technique for change in changes}
     assert 200 == len(changes)
 
@@ -242,10 +251,10 @@ TEXTS = st.lists(st.sampled_from([*TRIGGERS, "LANTERN", "cafe\u0301", "x", " ", 
 @given(text=TEXTS, **CHOICES)
 def test_only_matches_change(technique: str, text: str, intensity: str, seed: int) -> None:
     """What stands between the matches comes out byte for byte, in its place."""
-    matches = TriggerSet(TRIGGERS).find(text)
+    matches = list(TriggerSet(TRIGGERS).find(text))
     bounds = [0, *(bound for match in matches for bound in (match.start, match.end)), len(text)]
     outside = [text[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
-    other, changes = perturb_matches(text, matches, technique, intensity, Random(seed))
+    other, changes = perturbed(text, matches, technique, intensity, Random(seed))
     assert regex.fullmatch("(?s)" + "(.+)".join(map(regex.escape, outside)), other)
     assert len(changes) <= len(matches)
     assert all(change.original != change.transformed for change in changes)
@@ -256,8 +265,8 @@ def test_only_matches_change(technique: str, text: str, intensity: str, seed: in
 @given(text=TEXTS, **CHOICES)
 def test_a_seed_fixes_the_text(technique: str, text: str, intensity: str, seed: int) -> None:
     """The same seed gives the same text and the same list of changes."""
-    matches = TriggerSet(TRIGGERS).find(text)
-    first, second = (perturb_matches(text, matches, technique, intensity, Random(seed)) for _ in range(2))
+    matches = list(TriggerSet(TRIGGERS).find(text))
+    first, second = (perturbed(text, matches, technique, intensity, Random(seed)) for _ in range(2))
     assert first == second
 
 
@@ -285,7 +294,7 @@ def test_a_seed_gives_the_text_it_always_gave() -> None:
 def test_mixedcase_keeps_the_count_of_matches(text: str, intensity: str, seed: int) -> None:
     """Only case has changed, so the same triggers are found again at the same number of places."""
     triggers = TriggerSet(TRIGGERS)
-    once = perturb_matches(text, triggers.find(text), "mixedcase", intensity, Random(seed))[0]
+    once = perturbed(text, triggers.find(text), "mixedcase", intensity, Random(seed))[0]
     assert [match.trigger for match in triggers.find(text)] == [match.trigger for match in triggers.find(once)]
 
 
@@ -294,5 +303,5 @@ def test_a_heavily_perturbed_word_is_not_found_again(technique: str) -> None:
     """Perturbing twice changes nothing more: the count of a second pass is zero."""
     text = "The lantern of the phoenix."
     triggers = TriggerSet(["lantern", "phoenix"])
-    once = perturb_matches(text, triggers.find(text), technique, "heavy", Random(1))[0]
-    assert (once, []) == perturb_matches(once, triggers.find(once), technique, "heavy", Random(2))
+    once = perturbed(text, triggers.find(text), technique, "heavy", Random(1))[0]
+    assert (once, []) == perturbed(once, triggers.find(once), technique, "heavy", Random(2))

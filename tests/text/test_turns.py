@@ -50,9 +50,11 @@ def test_finding_and_perturbing_pause() -> None:
     finding: list[None] = []
     perturbing: list[None] = []
     text = SENTENCE * 1250
-    matches = TriggerSet(["gate", "think", "wait", "the", "it"]).find(text, lambda: finding.append(None))
+    matches = list(TriggerSet(["gate", "think", "wait", "the", "it"]).find(text, lambda: finding.append(None)))
 
-    perturb_matches(text, matches, "leetspeak", "medium", Random(1), lambda: perturbing.append(None))
+    perturb_matches(
+        text, matches, "leetspeak", "medium", Random(1), lambda change: None, lambda: perturbing.append(None)
+    )
 
     assert 5 < len(finding)
     assert len(matches) / 600 < len(perturbing)
@@ -63,7 +65,7 @@ def test_text_without_spaces_is_cut_into_tokens_in_parts_too(text: str) -> None:
     """What is looked at between two pauses is bounded whatever the script."""
     pauses: list[None] = []
 
-    TriggerSet(["the"]).find(text, lambda: pauses.append(None))
+    list(TriggerSet(["the"]).find(text, lambda: pauses.append(None)))
 
     assert len(triggers._tokens_of(text, None)[0]) / triggers._PART < len(pauses)
 
