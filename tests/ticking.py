@@ -7,7 +7,6 @@ question of about a second on the record's database; ``GET /frozen`` tells how m
 from __future__ import annotations
 
 import gc
-import threading
 import time
 
 from flask import Flask, jsonify
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from app import create_app
 from app.gateway import Gateway
+from tests.meter import Meter
 
 PERIOD = 0.1
 _SECOND = {
@@ -24,35 +24,15 @@ _SECOND = {
 }
 
 
-class Ticker:
-    """Ticks in a thread, which is a greenlet where gevent has patched, and notes by how much it was late."""
-
-    def __init__(self) -> None:
-        self.latest = 0.0
-        self._is_running = False
-
-    def start(self) -> None:
-        """Begin, in the worker; the second time nothing."""
-        if not self._is_running:
-            self._is_running = True
-            threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            due = time.monotonic() + PERIOD
-            time.sleep(PERIOD)
-            self.latest = max(self.latest, time.monotonic() - due)
-
-
 def make_app() -> Flask:
     """Make the application."""
-    app, ticker = create_app(), Ticker()
+    app, meter = create_app(), Meter(PERIOD)
     gateway: Gateway = app.extensions["sluice"]["sluice"]
 
     @app.get("/slip")
     def slip() -> ResponseReturnValue:
-        ticker.start()
-        found, ticker.latest = ticker.latest, 0.0
+        meter.start()
+        found, meter.wall = meter.wall, 0.0
         return jsonify(ms=round(found * 1000, 1))
 
     @app.get("/frozen")

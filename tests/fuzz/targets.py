@@ -21,6 +21,7 @@ from app.intake import Intake
 from app.settings import Settings
 from app.sse import EventDecoder, EventTooLong, LineBuffer, ServerSentEvent, encode_data
 from app.template import content_of
+from tests.test_sse import reference_events
 
 __all__ = ["TARGETS"]
 
@@ -73,27 +74,11 @@ def events(data: bytes) -> None:
     except EventTooLong:
         return
     found = [item.data for item in items if isinstance(item, ServerSentEvent)]
-    assert _standard(whole) == found
+    assert reference_events(whole) == found
     for text in (text for text in found if b"\n" not in text):
         again = EventDecoder(2 * LIMIT)
         read = [again.feed(line) for line in encode_data(text).split(b"\n")[:-1]]
         assert [text] == [item.data for item in read if isinstance(item, ServerSentEvent)]
-
-
-def _standard(data: bytes) -> list[bytes]:
-    text = data.decode(errors="replace").removeprefix("\ufeff")
-    ends_line = text.endswith(("\n", "\r"))
-    found, buffer = [], ""
-    split = re.split("\r\n|\n|\r", text)
-    for line in split[:-1] if ends_line else split:
-        name, _, value = line.partition(":")
-        if line == "":
-            if buffer:
-                found.append(buffer.removesuffix("\n").encode())
-            buffer = ""
-        elif name == "data":
-            buffer += value.removeprefix(" ") + "\n"
-    return found
 
 
 class _Response:
