@@ -24,7 +24,8 @@ def read_body(gateway: Gateway) -> bytes:
     """
     settings = gateway.settings
     length = _checked_length(settings.max_body_bytes)
-    clock = _Clock(Peer(request.environ), settings.body_timeout)
+    peer = Peer(request.environ)
+    clock = _Clock(peer, settings.body_timeout)
     gateway.ticker.add(clock)
     try:
         body = _read(length)
@@ -35,6 +36,7 @@ def read_body(gateway: Gateway) -> bytes:
         raise
     finally:
         gateway.ticker.remove(clock)
+        peer.let_go()
     if is_bulky(body, settings.max_values):
         raise PayloadTooLarge(f"the body holds more than {settings.max_values} JSON values (SLUICE_MAX_VALUES)")
     return body

@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import socket
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,15 @@ class Peer:
     def __init__(self, environ: Mapping[str, Any]) -> None:
         found = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
         self._socket: socket.socket | None = found if hasattr(found, "getsockopt") else None
+        self._lock = threading.Lock()
+
+    def let_go(self) -> None:
+        """Leave the connection alone from now on. The server may close it next, and its descriptor be another's.
+
+        Comes back once a shutdown that another thread is in the middle of is done.
+        """
+        with self._lock:
+            self._socket = None
 
     def is_gone(self) -> bool:
         """Whether the client has closed; False where the server shows no socket."""
@@ -56,10 +66,10 @@ class Peer:
         self._shut(socket.SHUT_RD)
 
     def _shut(self, how: int) -> None:
-        if self._socket is None:
-            return
         # A duplicate, so that the server's own socket object sees a plain broken pipe, which it treats as routine.
-        with contextlib.suppress(OSError, ValueError):
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if self._socket is None:
+                return
             duplicate = socket.socket(fileno=os.dup(self._socket.fileno()))
             try:
                 duplicate.shutdown(how)

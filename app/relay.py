@@ -224,6 +224,8 @@ class Stream:
                 return
             self._is_closed = True
         self._ticker.remove(self)
+        if self._peer is not None:
+            self._peer.let_go()
         if not self._reached_end:
             self.fail(ClientGone("the client left"))
         self._tell_end()
