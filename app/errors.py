@@ -44,7 +44,12 @@ __all__ = [
     "type_for_status",
 ]
 
-_SECRET = re.compile(r"(?<![A-Za-z])(sk-[A-Za-z0-9]{0,4}-?)[A-Za-z0-9_.*…-]{4,}|(Bearer\s+)\S+", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(?<![A-Za-z])sk-[A-Za-z0-9]{0,4}-?[A-Za-z0-9_.*…-]{4,}|Bearer\s+\S+"
+    # In an address: a user's password, and a key in the query.
+    r"|(?<=://)[^\s/@]{1,200}@|(?<=[?&])(?:(?:api|access)?[-_]?(?:key|token))=[^\s&\"'<>)]+",
+    re.IGNORECASE,
+)
 
 
 def mask_secrets(text: str, *known: str | None) -> str:

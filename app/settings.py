@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import urlsplit
 
 from .errors import ConfigurationError
 
@@ -41,7 +42,11 @@ class Settings:
         "OPENROUTER_API_KEY", None, "the operator's key for upstream", secret=True, ascii=True
     )
     openrouter_base_url: str = _setting(
-        "OPENROUTER_BASE_URL", "https://openrouter.ai/api/v1", "upstream's base URL, OpenAI-compatible", url=True
+        "OPENROUTER_BASE_URL",
+        "https://openrouter.ai/api/v1",
+        "upstream's base URL, OpenAI-compatible",
+        secret=True,
+        url=True,
     )
     open: bool = _setting("SLUICE_OPEN", False, "serve without keys, to Host localhost and SLUICE_ALLOWED_HOSTS only")
     allowed_hosts: tuple[str, ...] = _setting(
@@ -307,5 +312,17 @@ def _check(metadata: Mapping[str, Any], kind: str, value: Any) -> None:
         raise ConfigurationError(f"{name}: expected one of {', '.join(metadata['choices'])}, got {value!r}")
     if metadata.get("ascii") and not (value.isascii() and value.isprintable()):
         raise ConfigurationError(f"{name}: expected printable ASCII only")
-    if metadata.get("url") and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
-        raise ConfigurationError(f"{name}: expected an http:// or https:// address without a query")
+    if metadata.get("url") and not _is_address(value):
+        raise ConfigurationError(
+            f"{name}: expected an http:// or https:// address without a query; a password in it is percent-encoded"
+        )
+
+
+def _is_address(value: str) -> bool:
+    """Tell whether *value* can be called: what cannot is told here, for libraries put it whole into their words."""
+    try:
+        parts = urlsplit(value)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_whole and re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value) is not None

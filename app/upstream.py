@@ -12,6 +12,7 @@ from urllib3.exceptions import DecodeError
 
 from . import wire
 from .errors import (
+    ConfigurationError,
     GatewayError,
     UpstreamConnectionError,
     UpstreamCut,
@@ -61,7 +62,11 @@ class UpstreamClient:
             "verify": settings.ca_bundle or True,
             "proxies": {"http": proxy, "https": proxy} if proxy else {},
         }
-        self._template = self._prepare("POST", "/chat/completions", {"Accept": "text/event-stream, application/json"})
+        try:
+            accept = {"Accept": "text/event-stream, application/json"}
+            self._template = self._prepare("POST", "/chat/completions", accept)
+        except ValueError:  # its words hold the address, and that may hold a password
+            raise ConfigurationError("OPENROUTER_BASE_URL: expected an address that can be called") from None
         self._headers = dict(self._template.headers)
 
     def open(self, call: Call, body: bytes, key: str | None, *, own_key: bool) -> StreamResponse:

@@ -90,6 +90,11 @@ def test_headers_tell_when_to_come_back_and_whether_to_retry() -> None:
         "key=sk-0123456789 was refused",
         'header "Authorization: Bearer abcdefgh" was refused',
         "SK-OR-V1-0123456789ABCDEF",
+        "POST https://ann:abc@up.example/v1 was refused",
+        "POST https://abcxyz@up.example/v1 was refused",
+        "no answer from https://up.example/v1?alt=sse&key=AIzaSy0123456789: 400",
+        "'https://up.example/v1?api_key=abc'",
+        "https://up.example/v1?access_token=xyz&x=1",
     ],
 )
 def test_what_looks_like_a_key_is_masked(text: str) -> None:
@@ -104,9 +109,18 @@ def test_a_known_secret_is_masked_whatever_it_looks_like() -> None:
     assert mask_secrets("it was hunter2hunter2.", None, "hunter2hunter2") == "it was [masked]."
 
 
-@pytest.mark.parametrize("text", ["high-risk-category", "the task-force and the desk-mounted lamp", "sk-", "asks"])
-def test_words_that_hold_sk_are_no_keys(text: str) -> None:
-    """Ordinary words are left alone."""
+@pytest.mark.parametrize(
+    "text",
+    [
+        "high-risk-category",
+        "the task-force and the desk-mounted lamp",
+        "sk-",
+        "asks",
+        "see https://up.example/@ann?monkey=1&keys=2 or write to ann@up.example",
+    ],
+)
+def test_words_that_look_alike_are_no_keys(text: str) -> None:
+    """Ordinary words and addresses are left alone."""
     assert text == mask_secrets(text)
 
 

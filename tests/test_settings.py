@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app import create_app
 from app.errors import ConfigurationError
 from app.settings import Settings
 
@@ -202,6 +204,41 @@ def test_secrets_are_not_shown(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name}: ") as caught:
         Settings(**{typed[name]: [b"hunter2"]})
     assert "hunter2" not in str(caught.value)
+
+
+def test_every_setting_that_may_hold_an_address_is_a_secret() -> None:
+    """Any of them can have a user and a password in it."""
+    shown = repr(Settings())
+    assert [] == [spec.name for spec in SPECS if spec.metadata.get("url") and not spec.metadata.get("secret")]
+    assert [] == [spec.name for spec in SPECS if "://" in spec.metadata["meaning"] and f"{spec.name}=" in shown]
+    assert "://" not in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OPENROUTER_BASE_URL", "https://u:hunter2@host:port/v1"),
+        ("OPENROUTER_BASE_URL", "https://u:hunter2@host:99999/v1"),
+        ("OPENROUTER_BASE_URL", "https://u:hunter2@/v1"),
+        ("OPENROUTER_BASE_URL", "https://u:hunter2/x@host/v1"),
+        ("OPENROUTER_BASE_URL", "https://u:[hunter2@host/v1"),
+        ("OPENROUTER_BASE_URL", "https://u:hunter2@*.host/v1"),
+        ("SLUICE_UPSTREAM_PROXY", "http://u:hunter2/x@host:3128"),
+        ("SLUICE_UPSTREAM_PROXY", "http://u:[hunter2@host"),
+        ("SLUICE_UPSTREAM_PROXY", "socks5://u:hunter2@host"),
+        ("SLUICE_DATABASE_URL", "postgresql://u:hunter2@host:port/db"),
+        ("SLUICE_DATABASE_URL", "postgresql://u:x@hunter2@host:1:2/db"),
+        ("SLUICE_DATABASE_URL", "mysql://u:hunter2@host/db"),
+        ("SLUICE_LIMIT_STORAGE", "redis://u:hunter2/x@host"),
+        ("SLUICE_LIMIT_STORAGE", "redis://u:hunter2@host?hunter2=1"),
+        ("SLUICE_LIMIT_STORAGE", "memcached://u:hunter2@host"),
+    ],
+)
+def test_an_address_that_cannot_be_used_stops_the_start_untold(name: str, value: str, tmp_path: Path) -> None:
+    """The setting is named, and no line of the traceback repeats a password: not by us, nor by any library."""
+    with pytest.raises(ConfigurationError, match=f"^{name}: ") as caught:
+        create_app({"SLUICE_OPEN": "on", "SLUICE_DATABASE_URL": f"sqlite:///{tmp_path}/records.db", name: value})
+    assert "hunter2" not in "".join(format_exception(caught.value))
 
 
 @pytest.mark.parametrize(

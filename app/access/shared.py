@@ -118,6 +118,7 @@ def open_shared(url: str) -> Shared | None:
             # A request that was sent may have been counted, so it is not sent again.
             retry=Retry(NoBackoff(), 0),
         )
-    except ValueError:
+        pool.connection_class(**pool.connection_kwargs)  # connects nothing; an unknown option would fail each request
+    except (ValueError, TypeError):
         raise ConfigurationError("SLUICE_LIMIT_STORAGE: not an address of Redis, like redis://host:6379/0") from None
     return Shared(redis.Redis(connection_pool=pool), (redis.RedisError, OSError))

@@ -103,9 +103,9 @@ def _upstream(gateway: Gateway) -> tuple[str, str]:
     try:
         count = len(gateway.models.all()["data"])
     except GatewayError as error:
-        return "fail", f"{gateway.settings.openrouter_base_url}: {error.message} ({error.code})"
+        return "fail", f"{gateway.upstream.host}: {error.message} ({error.code})"
     took = (time.monotonic() - started) * 1000
-    return "ok", f"{gateway.settings.openrouter_base_url}: {count} models in {took:.0f} ms"
+    return "ok", f"{gateway.upstream.host}: {count} models in {took:.0f} ms"
 
 
 def _database(gateway: Gateway) -> tuple[str, str]:

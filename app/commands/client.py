@@ -8,7 +8,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from .. import wire
 from ..errors import GatewayError, UpstreamConnectionError, UpstreamCut, UpstreamProtocolError, mask_secrets
@@ -35,13 +35,11 @@ class GatewayClient:
         timeout: longest silence in seconds.
 
     Raises:
-        ValueError: *url* is no http or https address.
+        ValueError: *url* is no http or https address, or holds a user or password.
     """
 
     def __init__(self, url: str, key: str | None = None, timeout: float = 330.0) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("expected an address such as http://127.0.0.1:8000")
+        parts = _parsed(url if "://" in url else f"http://{url}")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
         self._parts, self._key, self._timeout = urlsplit(self.url), key, timeout
 
@@ -100,6 +98,18 @@ class GatewayClient:
     def _away(self, error: Exception) -> GatewayError:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return UpstreamConnectionError(f"no answer from {self.url}: {why}")
+
+
+def _parsed(url: str) -> SplitResult:
+    """Take *url* apart; what is wrong with it is said without repeating it, for it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        is_whole = False
+    if not is_whole or parts.scheme not in ("http", "https") or "@" in parts.netloc:
+        raise ValueError("expected an address such as http://127.0.0.1:8000, without user and password")
+    return parts
 
 
 class EventResponse:

@@ -110,7 +110,7 @@ class Store:
     def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url)
-        except ArgumentError:
+        except (ArgumentError, ValueError):  # the second for a port that is none
             raise ConfigurationError("SLUICE_DATABASE_URL: expected sqlite:///file or postgresql://...") from None
         if parsed.drivername == "postgres":  # as some platforms still spell it
             parsed = parsed.set(drivername="postgresql")

@@ -38,7 +38,7 @@ def env(upstream: DemoUpstream, tmp_path: Path) -> dict[str, str | None]:
     return {
         "SLUICE_API_KEYS": "ann:secret-key-1",
         "OPENROUTER_API_KEY": "sk-or-v1-operator",
-        "OPENROUTER_BASE_URL": upstream.base_url,
+        "OPENROUTER_BASE_URL": upstream.base_url.replace("://", "://ann:secret-word@"),
         "SLUICE_DATABASE_URL": f"sqlite:///{tmp_path}/records.db",
         "SLUICE_RETRIES": "0",
     }
@@ -60,13 +60,14 @@ def test_each_lack_is_told(env: dict[str, str | None], tmp_path: Path) -> None:
     blocker.write_text("")
     changed = {
         "SLUICE_API_KEYS": None,
-        "OPENROUTER_BASE_URL": f"http://127.0.0.1:{free_port()}/v1",
+        "OPENROUTER_BASE_URL": f"http://ann:hunter2@127.0.0.1:{free_port()}/v1",
         "SLUICE_DATABASE_URL": f"sqlite:///{blocker}/records.db",
     }
 
     done = run("check", env=env | changed)
     found = findings(done)
 
+    assert "hunter2" not in done.out + done.err
     assert 1 == done.status
     assert ("warn", "fail", "fail") == (found["callers"][0], found["upstream"][0], found["database"][0])
     assert "upstream_unreachable" in found["upstream"][1]
@@ -180,6 +181,18 @@ def test_nginx_that_buffers_is_named(
     assert 1 == done.status, done.out
     assert "compression (Content-Encoding: gzip)" in done.out
     assert re.search(r"fail +held by +nginx \(Server: nginx.*\): `proxy_buffering off;`", done.out)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://u:hunter2@127.0.0.1", "http://u:hunter2/x@127.0.0.1", "http://u:[hunter2@h", "u:hunter2@h"]
+)
+def test_an_address_with_a_password_is_refused_and_not_repeated(address: str) -> None:
+    """The key has an option of its own."""
+    done = run("check", address)
+
+    assert 2 == done.status
+    assert "without user and password" in done.err
+    assert "hunter2" not in done.out + done.err
 
 
 def test_what_is_no_gateway_is_told() -> None:
