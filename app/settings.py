@@ -171,7 +171,7 @@ class Settings:
         secret=True,
     )
     retention_days: float = _setting(
-        "SLUICE_RETENTION_DAYS", 30.0, "age in days at which records are removed; 0: never", low=0, high=36_500
+        "SLUICE_RETENTION_DAYS", 31.0, "age in days at which records are removed; 0: never", low=0, high=36_500
     )
     models_ttl: float = _setting("SLUICE_MODELS_TTL", 300.0, "age at which the model list is fetched anew", low=0)
     upstream_proxy: str | None = _setting(

@@ -441,7 +441,8 @@ def test_what_is_remembered_beside_the_record_counts_once(monkeypatch: pytest.Mo
 
 
 def test_records_that_are_kept_for_too_short_a_time_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """A month's sum would lose its first days; said once."""
+    """A month's sum would lose its first days; said once. What is the default is long enough."""
+    assert 31.0 == Settings().retention_days
     for period, days, said in (("day", 1.0, 0), ("month", 0.0, 0), ("month", 31.0, 0), ("month", 30.0, 1)):
         quotas = Quotas(Settings(api_keys=("a:b",), retention_days=days))
         quotas.watch(Record_())
