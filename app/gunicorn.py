@@ -1,8 +1,9 @@
 """Hooks for gunicorn.conf.py: ``from flask_sluice.gunicorn import *``.
 
 They tell each worker's streams of a shutdown, so that every one of them gets its ending before gunicorn's
-``graceful_timeout`` is over, let all workers count into the same metrics, and keep Python's search for garbage away
-from what stays anyway. gevent's patching, if used, belongs before this import.
+``graceful_timeout`` is over, let all workers count into the same metrics, answer what gunicorn cannot read by an error
+in OpenAI's shape, and keep Python's search for garbage away from what stays anyway. gevent's patching, if used,
+belongs before this import.
 
 NOTE: this module runs in gunicorn's master process too, so what it imports at its top a reload may not load anew.
 """
@@ -27,6 +28,7 @@ def on_starting(server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Follow a worker that is ready; warn of what its class cannot do."""
     from .drain import drain
+    from .refusal import refuse_in_json
     from .worker import serve_the_last
 
     # What has been loaded by now stays. Searched for garbage again and again it would hold every stream up for a while.
@@ -34,6 +36,7 @@ def post_worker_init(worker: Any) -> None:
     gc.freeze()
     drain.watch(worker, float(worker.cfg.graceful_timeout))
     multiprocess.hold()
+    refuse_in_json(worker)
     kind = worker.cfg.worker_class_str
     if kind == "gevent":
         serve_the_last(worker)

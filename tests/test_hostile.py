@@ -104,6 +104,17 @@ RAW: dict[str, bytes] = {
 ALLOWED = {"unknown coding": 501, "chunked then gzip": 501, "odd version": 505}
 """Statuses past 500 that servers give by RFC 9112, section 6.1, and RFC 9110, section 15.6.6."""
 
+CODES = {
+    "id with CR": "malformed_request",
+    "huge header": "headers_too_large",
+    "many headers": "headers_too_large",
+    "two lengths": "malformed_request",
+    "odd version": "malformed_request",
+    "TLS": "malformed_request",
+    "long address": "request_line_too_long",
+}
+"""What is told of what never reaches the application."""
+
 
 @pytest.fixture(scope="module")
 def asked() -> Iterator[DemoUpstream]:
@@ -119,6 +130,7 @@ def gateway(asked: DemoUpstream) -> Iterator[GunicornGateway]:
         yield running
         assert 1 == running.log().count("Booting worker"), running.log()
         assert "Traceback" not in running.log()
+        assert "127.0.0.1" not in running.log().partition("Booting worker")[2]
 
 
 @pytest.fixture(scope="module", params=["direct", "nginx"])
@@ -149,11 +161,42 @@ def test_a_hostile_request_is_answered_cleanly(front: str, name: str) -> None:
         if answer.status == 100:
             answer = RawStream(client, 10)
 
+        if answer.status >= 400:
+            assert "application/json" == answer.headers["content-type"]
+            param = "Authorization" if name.startswith("token that") or name == "token with a tab" else None
+            assert_error(answer.json(), CODES.get(name), param)
+
     assert answer.status < 500 or answer.status == ALLOWED.get(name)
     assert "x-evil" not in answer.headers
     assert "\n" not in "".join(answer.headers.values())
     with request("GET", front + "/v1/health") as alive:
         assert 200 == alive.status
+
+
+@pytest.mark.parametrize("worker_class", ["gevent", "gthread", "sync"])
+def test_what_cannot_be_read_is_refused_in_json_and_its_words_are_not_logged(worker_class: str) -> None:
+    """A key in a line that is no header, or in an address, is neither repeated nor kept, whatever the worker class."""
+    key = "sk-or-v1-0123456789abcdef"
+    refused = {
+        "malformed_request": post(f"Authorization Bearer {key}\r\n"),
+        "request_line_too_long": line(f"GET /v1/models?key={key}&{'a' * 5000} HTTP/1.1"),
+        "headers_too_large": post(f"X-A: {key}{'a' * 10_000}\r\n"),
+    }
+    with GunicornGateway(worker_class=worker_class) as gateway:
+        parts = urlsplit(gateway.url)
+        for code, raw in refused.items():
+            with socket.create_connection((parts.hostname, parts.port), PATIENCE) as client:
+                client.sendall(raw)
+                answer = RawStream(client, PATIENCE)
+                text = answer.read().decode()
+            assert ("application/json", "close") == (answer.headers["content-type"], answer.headers["connection"])
+            assert_error(json.loads(text), code)
+            assert key not in text
+        gateway.wait_for_log("(?s)(refused: .*){3}")
+        log = gateway.log()
+
+    assert key not in log
+    assert "127.0.0.1" not in log.partition("Booting worker")[2]
 
 
 ROUTES = [
