@@ -118,8 +118,9 @@ class Journal:
     def flush(self, seconds: float = 3.0) -> bool:
         """Write all that waits, for at most *seconds*; tell whether nothing is left."""
         until = time.monotonic() + seconds
-        while self._queue and not self._write() and time.monotonic() < until:
-            time.sleep(0.05)
+        while self._queue and time.monotonic() < until:
+            if not self._write():
+                time.sleep(0.05)
         return not self._queue
 
     def close(self) -> None:
@@ -173,9 +174,15 @@ class Journal:
             self._wake.wait(max(seconds, 0.0))
 
     def _write(self) -> bool:
-        """Write one batch after another until nothing waits; tell whether that went well."""
+        """Write what waits now, batch by batch; tell whether that went well.
+
+        What comes meanwhile is left for the next time: a transaction for each few records would cost many times more.
+        """
         with self._writing:  # one writer at a time: a batch leaves the queue only once it is written
-            while batch := list(islice(self._queue, _BATCH)):
+            left = len(self._queue)
+            while left > 0:
+                batch = list(islice(self._queue, min(left, _BATCH)))
+                left -= len(batch)
                 try:
                     self._add(batch)
                 except StoreError as error:

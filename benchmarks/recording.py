@@ -2,14 +2,15 @@
 
 Usage: recording.py [--runs N] [--no-write]
 
-CPU time of the two gateways under the same load, one after the other, and the parts alone in this process. Medians go
-to ``benchmarks/RECORDING.md``, with the range of the shares that single pairs of runs gave: where it is wide, as it is
-on virtual machines, the median says little.
+CPU time of the two gateways under the same load, one after the other, each pair of them started anew, and the parts
+alone in this process. Medians go to ``benchmarks/RECORDING.md``, with the range of the shares that single pairs gave:
+where it is wide, as it is on virtual machines, the median says little.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import sys
 import tempfile
@@ -34,23 +35,26 @@ HERE = Path(__file__).resolve().parent
 BUDGET = {"short": 0.10, "paced": 0.02}
 """What recording and metrics may add to a request of ``short`` and to a chunk of ``paced``."""
 _BATCH = 500
+_REPEATS = 3
+"""Loads of each kind that a process is given."""
 
 
 def loads(runs: int) -> dict[str, dict[str, list[float]]]:
     """Give the CPU times per request of ``short`` and per chunk of ``paced``, with and without, in microseconds."""
     found: dict[str, dict[str, list[float]]] = {name: {"with": [], "without": []} for name in BUDGET}
-    with (
-        servers.pace() as upstream,
-        servers.gateway(upstream) as recorded,
-        servers.gateway(upstream, app="benchmarks.unrecorded:app") as bare,
-    ):
-        for server in (recorded, bare):
-            measure(server, WARM_UP, "chunks")
-        for _, (name, by) in itertools.product(range(runs), found.items()):
-            work = WORKLOADS[name]
-            for kind, server in (("with", recorded), ("without", bare)):
-                by[kind].append(measure(server, work.options, work.per)["cpu_us"])
-                print(name, kind, by[kind][-1], file=sys.stderr, flush=True)
+    apps = {"with": "wsgi:app", "without": "benchmarks.unrecorded:app"}
+    with servers.pace() as upstream:
+        for _ in range(runs):
+            # Two processes of the same program differ by up to a tenth, for as long as they live.
+            with contextlib.ExitStack() as stack:
+                started = {kind: stack.enter_context(servers.gateway(upstream, app=app)) for kind, app in apps.items()}
+                for server in started.values():
+                    measure(server, WARM_UP, "chunks")
+                for (name, by), (kind, server) in itertools.product(found.items(), started.items()):
+                    work = WORKLOADS[name]
+                    by[kind].append(median(measure(server, work.options, work.per)["cpu_us"] for _ in range(_REPEATS)))
+                    print(name, kind, by[kind][-1], file=sys.stderr, flush=True)
+            apps = dict(reversed(apps.items()))
     return found
 
 

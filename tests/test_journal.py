@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,27 @@ def test_a_record_is_written_within_the_interval() -> None:
         journal(record(str(number)))
         wait_until(lambda number=number: len(table.taken) == number + 1)
     journal.close()
+
+
+def test_what_comes_while_a_batch_is_written_waits_for_the_next() -> None:
+    """A transaction for each few records that came meanwhile would cost many times more."""
+    interval, began = 0.2, []
+
+    class Slow(Table):
+        def add(self, batch: Sequence[Row]) -> int:
+            began.append(time.monotonic())
+            if len(began) < 4:
+                journal(record(str(len(began))))
+            return super().add(batch)
+
+    table = Slow()
+    journal = Journal(table, interval=interval)  # type: ignore[arg-type]
+    journal(record("0"))
+    wait_until(lambda: len(table.taken) == 4)
+    journal.close()
+
+    assert ["0", "1", "2", "3"] == table.taken
+    assert all(later - earlier >= interval for earlier, later in pairwise(began))
 
 
 def test_writing_goes_on_by_itself_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
