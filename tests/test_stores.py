@@ -68,13 +68,18 @@ def table(store: Store) -> RecordTable:
 
 def test_a_record_is_written_and_counted_once(store: Store, table: RecordTable) -> None:
     """Written again, alone or among new ones, it is left alone; what is counted is what is there."""
-    assert [2, 0, 1] == [
+    assert [2, 0, 1, 4] == [
         table.add(batch)
-        for batch in ([row("a"), row("b")], [row("a"), row("b")], [row("b"), row("c", served_model="n")])
+        for batch in (
+            [row("a"), row("b")],
+            [row("a"), row("b")],
+            [row("b"), row("c", served_model="n")],
+            [*map(row, "defg"), row("a")],
+        )
     ]
 
-    assert [(3,)] == asked(store, select(func.count()).select_from(records))
-    assert {(HOUR, "m"): 2, (DAY, "m"): 2, (HOUR, "n"): 1, (DAY, "n"): 1} == requests_by(store)
+    assert [(7,)] == asked(store, select(func.count()).select_from(records))
+    assert {(HOUR, "m"): 6, (DAY, "m"): 6, (HOUR, "n"): 1, (DAY, "n"): 1} == requests_by(store)
 
 
 def test_what_is_counted_of_a_record(store: Store, table: RecordTable) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
 
 from .rollup import AMOUNTS, correct, count, forget_before
 from .rows import Row, usage_of
@@ -48,13 +52,11 @@ class RecordTable:
             StoreError: it cannot be written now. Writing it again does no harm, whether it was written or not.
             ValueRefused: a row of it never can.
         """
-        dialect = postgresql if self._store.kind == "postgresql" else sqlite
-        statement = dialect.insert(records).on_conflict_do_nothing().returning(records.c.record_id)
 
         def work(connection: Connection) -> int:
-            written = set(connection.execute(statement, list(batch)).scalars())
-            count(connection, [row for row in batch if row["record_id"] in written])
-            return len(written)
+            new = _insert(connection, batch)
+            count(connection, new)
+            return len(new)
 
         return self._store.write(work)
 
@@ -131,3 +133,43 @@ class RecordTable:
             return dict(row) if row is not None else None
 
         return self._store.read(work)
+
+
+_NAMES = tuple(records.c.keys())
+_values = itemgetter(*_NAMES)
+
+
+def _insert(connection: Connection, batch: Sequence[Row]) -> Sequence[Row]:
+    """Insert the records that are not there yet, and give these."""
+    is_file = connection.dialect.name == "sqlite"
+    if is_file:
+        # Some may be there already, which is rare; finding out which ones costs more.
+        with contextlib.suppress(IntegrityError), connection.begin_nested():
+            _insert_at_once(connection, batch)
+            return batch
+    dialect = sqlite if is_file else postgresql
+    statement = dialect.insert(records).on_conflict_do_nothing().returning(records.c.record_id)
+    written = set(connection.execute(statement, list(batch)).scalars())
+    return [row for row in batch if row["record_id"] in written]
+
+
+def _insert_at_once(connection: Connection, rows: Sequence[Row]) -> None:
+    """Insert *rows*, all of them new, into SQLite.
+
+    Its driver gives the interpreter away, and waits for it again, at each row that it takes or returns by itself. So
+    there are many in a statement; their numbers are powers of two, or the driver would keep hundreds of statements.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: one is there already, or is refused.
+    """
+    place = 0
+    while left := len(rows) - place:
+        size = 1 << (left.bit_length() - 1)
+        values = chain.from_iterable(map(_values, rows[place : place + size]))
+        connection.exec_driver_sql(_insertion(size), tuple(values))
+        place += size
+
+
+def _insertion(size: int) -> str:
+    row = f"({', '.join('?' * len(_NAMES))})"
+    return f"INSERT INTO {records.name} ({', '.join(_NAMES)}) VALUES {', '.join([row] * size)}"
