@@ -364,13 +364,14 @@ def from_upstream(error: Any, http_status: int, *, own_key: bool, secret: str | 
         )
     words = (metadata.get("error_type") if isinstance(metadata, dict) else None, found.get("error_type"), code)
     word = next((word for word in words if word and isinstance(word, (str, int))), status)
-    message = found.get("message")
+    message, param = found.get("message"), found.get("param")
     if not isinstance(message, str) or not message:
         message = f"upstream failed with status {status} and gave no reason"
     return UpstreamStatusError(
         mask_secrets(message, secret),
         code=mask_secrets(str(word), secret),
         status=status,
+        param=mask_secrets(param, secret) if isinstance(param, str) else None,
         metadata=_masked(metadata, secret),
     )
 

@@ -19,6 +19,7 @@ from .errors import (
     UpstreamProtocolError,
     from_upstream,
 )
+from .reason import read_reason
 from .settings import Settings
 from .sse import EventTooLong
 from .ticker import Ticker
@@ -174,12 +175,9 @@ class UpstreamClient:
                 f"upstream answered {status}, a redirect, and none is followed: look at OPENROUTER_BASE_URL"
             )
         try:
-            body = wire.loads(_read(response, _ERROR_BYTES, None).strip())
-        except (ValueError, *Broken):
-            body = None
-        told = body.get("error") if isinstance(body, dict) else None
-        if told is None and isinstance(body, dict):
-            told = body.get("message") or body.get("detail")
+            told = read_reason(_read(response, _ERROR_BYTES, None))
+        except Broken:
+            told = None
         error = from_upstream(told, status, own_key=own_key, secret=key)
         if error.status == status or error.code == "upstream_auth":
             error.retry_after = _header(response, "Retry-After")

@@ -578,6 +578,46 @@ def test_an_unknown_field_in_a_tool_is_upstreams_to_refuse(served: Served, upstr
     assert "autotune" not in sent
 
 
+REFUSALS: dict[str, dict[str, Any]] = {
+    "OpenAI": {"json": {"error": {"message": "no such effort: banana", "param": "reasoning_effort", "code": "x"}}},
+    "Google": {"json": [{"error": {"message": "no such effort: banana", "param": "reasoning_effort"}}]},
+    "FastAPI": {"json": {"detail": [{"loc": ["body", "effort"], "msg": "no such effort: banana", "input": "banana"}]}},
+    "a text": {"json": "no such effort: banana"},
+    "an error in an error": {"json": {"error": {"error": {"message": "no such effort: banana"}}}},
+    "errors": {"json": {"errors": [{"message": "no such effort: banana"}, 5, "and more"]}},
+    "a detail": {"json": {"title": "Bad", "detail": "no such effort: banana"}},
+    "plain text": {"text": "no such effort: banana\n"},
+}
+WORDLESS: dict[str, dict[str, Any]] = {
+    "a page": {"html": "<h1>Bad Request</h1>"},
+    "nothing": {"json": None},
+    "numbers": {"json": {"error": {"message": 5}, "detail": [5]}},
+    "cut JSON": {"text": '{"error": {"mess', "type": "application/json"},
+    "no faults": {"json": {"detail": [None, {"msg": 5}]}},
+}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("name", REFUSALS | WORDLESS)
+def test_a_refusal_in_any_dialect_keeps_its_status_and_words(
+    served: Served, upstream: DemoUpstream, name: str, stream: bool
+) -> None:
+    """Validation: what upstream says is wrong reaches the client; where it says nothing readable, that is said."""
+    upstream.play([{"answer": {"status": 422, **(REFUSALS | WORDLESS)[name]}}])
+
+    with served.ask(stream=stream, reasoning_effort="banana") as response:
+        error = response.data()[-2]["error"] if stream else response.json()["error"]
+
+    assert ("no such effort: banana" if name in REFUSALS else "gave no reason") in error["message"]
+    assert ("reasoning_effort" if name in ("OpenAI", "Google") else None) == error["param"]
+    if not stream:
+        assert 422 == response.status
+    assert ("upstream_error", "x" if name == "OpenAI" else "422") == (
+        served.record().end_reason,
+        served.record().error_code,
+    )
+
+
 # Retry
 
 
