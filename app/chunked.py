@@ -28,6 +28,7 @@ class ChunkedDecoder:
         self._left = 0  # bytes still to come of a chunk's data
         self._is_after_data = False
         self._is_in_trailers = False
+        self._trailers = 0
 
     def feed(self, data: bytes) -> bytes:
         """Give what *data* holds of the body.
@@ -59,6 +60,9 @@ class ChunkedDecoder:
         """Take a line that is no chunk's data, without its LF."""
         if self._is_in_trailers:
             self.is_done = line in (b"", b"\r")
+            self._trailers += len(line)
+            if self._trailers > _LINE_LIMIT:
+                raise ValueError("the trailers behind the last chunk are too long")
         elif self._is_after_data:
             if line not in (b"", b"\r"):
                 raise ValueError("a chunk's data is not followed by a line end")

@@ -67,6 +67,7 @@ def test_what_follows_the_end_is_dropped() -> None:
         b"5\r\nhello5\r\n",
         b"ffffffffffffffff0\r\n",
         b"5" + b" " * 70_000,
+        b"0\r\n" + b"A: b\r\n" * 20_000,
     ],
     ids=lambda framing: repr(framing[:12]),
 )
