@@ -229,6 +229,7 @@ def test_wrong_framing_is_told(behind: Any, name: str) -> None:
 
 def test_a_refusal_before_the_request_was_read_is_told(serve: Callable[..., Served]) -> None:
     """An upstream that answers a large body early and hangs up still has its answer heard."""
+    heard = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def refuse() -> None:
@@ -238,8 +239,10 @@ def test_a_refusal_before_the_request_was_read_is_told(serve: Callable[..., Serv
                 body = b'{"error": {"code": 413, "message": "too much"}}'
                 connection.sendall(b"HTTP/1.1 413 No\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
                 connection.shutdown(socket.SHUT_WR)
-                while connection.recv(65536):
-                    pass
+                connection.settimeout(0.05)
+                while not heard.is_set():  # the gateway keeps the connection, for it has been read to its end
+                    with contextlib.suppress(TimeoutError):
+                        connection.recv(65536)
 
         thread = threading.Thread(target=refuse)
         thread.start()
@@ -247,6 +250,7 @@ def test_a_refusal_before_the_request_was_read_is_told(serve: Callable[..., Serv
 
         with served.ask(stream=False, messages=say("x" * 4_000_000)) as response:
             error = response.json()["error"]
+        heard.set()
         thread.join(PATIENCE)
 
     assert (413, "too much") == (response.status, error["message"])
