@@ -415,6 +415,16 @@ class Record_:
 KEY = Key("a", ("",), budget=1.0)
 
 
+def test_a_sum_of_binary_fractions_is_no_cent_short() -> None:
+    """Eight times ten cents add up to a hair less than eighty, and have spent them all the same."""
+    record = Record_()
+    record.sum = sum([0.1] * 8)
+    assert record.sum < 0.8
+    with pytest.raises(BudgetExceeded):
+        Budgets(record).check(Key("a", ("",), budget=0.8))
+    Budgets(record).check(Key("a", ("",), budget=0.800001))
+
+
 def test_the_record_is_read_once_a_second_at_most() -> None:
     """Two hundred requests cost one sum."""
     record = Record_()

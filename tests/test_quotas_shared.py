@@ -28,6 +28,7 @@ from tests.servers import GunicornGateway, RawStream, open_stream, request, wait
 from tests.test_quotas import COSTS, HANGS, Record_, bearer, keyed
 
 STREAM = {**QUESTION, "stream": True}
+TEN_CENTS = [{"text": "Hi"}, {"usage": {"form": "empty", "usage": {"total_tokens": 3, "cost": 0.1}}}]
 
 
 @pytest.fixture
@@ -91,6 +92,50 @@ def test_four_workers_let_through_exactly_what_may_pass(
             answer.close()
         wait_until(lambda: redis.client.zcard("sluice:streams:label:label1") == 0, what="all places to be free")
         assert [200] * 30 == [status(gateway, 1) for _ in range(30)]
+
+
+def test_a_budget_is_spent_at_its_very_end(redis: RedisServer, upstream: DemoUpstream, tmp_path: Path) -> None:
+    """Eight times ten cents are eighty, to four workers, to many at once, and to who counts them from the record."""
+    upstream.play(TEN_CENTS, times=None)
+    env = {
+        **keyed(tmp_path, "budget = 0.8", "budget = 0.3"),
+        "SLUICE_DATABASE_URL": f"sqlite:///{tmp_path}/records.db",
+    }
+    with workers(redis, upstream, **env) as gateway, ThreadPoolExecutor(20) as pool:
+        assert [200] * 8 + [402] * 4 == [status(gateway) for _ in range(12)]
+        assert [200] * 3 + [402] * 4 == [status(gateway, 1) for _ in range(7)]
+        assert {402: 40} == Counter(pool.map(lambda number: status(gateway, number % 2), range(40)))
+        gateway.stop()
+    redis.client.flushall()
+    with workers(redis, upstream, **env) as gateway, ThreadPoolExecutor(20) as pool:
+        assert {402: 40} == Counter(pool.map(lambda number: status(gateway, number % 2), range(40)))
+
+
+def test_redis_may_be_restarted_under_load(redis: RedisServer, upstream: DemoUpstream, tmp_path: Path) -> None:
+    """Four workers under requests without a pause: each is answered, and the limits are exact again afterwards."""
+    env = keyed(tmp_path, 'rate_limit = "1000000/hour"\nstreams = 50\nbudget = 100', 'rate_limit = "50/hour"')
+    is_over = threading.Event()
+    statuses: Counter[int] = Counter()
+
+    def load(gateway: GunicornGateway) -> None:
+        while not is_over.is_set():
+            statuses[status(gateway)] += 1
+
+    with workers(redis, upstream, **env) as gateway, ThreadPoolExecutor(40) as pool:
+        loads = [pool.submit(load, gateway) for _ in range(8)]
+        for times in (1, 2):
+            redis.stop()
+            gateway.wait_for_log(f"(?s)(cannot be asked.*){{{4 * times}}}")
+            redis.start()
+            gateway.wait_for_log(f"(?s)(is back.*){{{4 * times}}}")
+        is_over.set()
+        for done in loads:
+            done.result()
+
+        assert {200} == set(statuses)
+        assert {200: 50, 429: 70} == Counter(pool.map(lambda _: status(gateway, 1), range(120)))
+        wait_until(lambda: redis.client.zcard("sluice:streams:label:label0") == 0, what="all places to be free")
+        assert "Traceback" not in gateway.log()
 
 
 def test_a_killed_workers_streams_are_free_again(redis: RedisServer, upstream: DemoUpstream, tmp_path: Path) -> None:

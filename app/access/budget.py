@@ -36,6 +36,8 @@ _TOLD_EACH = 10.0
 """Seconds without a failed read after which the next is news."""
 _COST_MAX = 1e300
 """A cost beyond it is no figure; the record keeps none either."""
+_LEAST = 1e-9
+"""US dollars by which a sum may be short of what was spent: eight times 0.1 is less than 0.8 in binary fractions."""
 _PREFIX = "sluice:spent:"
 
 
@@ -100,7 +102,7 @@ class Budgets:
             return
         begin, end = period_of(key.period, time.time())
         spent = self._spent(key.label, begin)
-        if spent >= key.budget:
+        if spent > key.budget - _LEAST:
             raise _refusal(key, key.budget, spent, begin, end)
 
     def settle(self, key: Key, record_id: str, created_at: float, cost: float) -> None:
