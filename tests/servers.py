@@ -291,13 +291,14 @@ class GunicornGateway:
 class RawStream:
     """A response read straight off a socket, with its framing undone; made by ``open_stream`` and ``request``.
 
-    Reading goes no further than asked: what is not taken stays in the socket's buffers.
+    Reading goes no further than asked: what is not taken stays in the socket's buffers. *before* is the response before
+    it on the same connection, read to its end, which may have received the beginning of this one.
     """
 
-    def __init__(self, sock: socket.socket, timeout: float) -> None:
+    def __init__(self, sock: socket.socket, timeout: float, before: RawStream | None = None) -> None:
         self.sock = sock
         self._timeout = timeout
-        self._wire, self._body = b"", b""
+        self._wire, self._body = before._wire if before is not None else b"", b""
         self._is_at_end = False
         head = self._until(b"\r\n\r\n", time.monotonic() + timeout)
         status, _, fields = head.partition("\r\n")

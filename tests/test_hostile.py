@@ -13,7 +13,7 @@ import pytest
 from app.demo import DemoUpstream
 from tests.clock import PATIENCE
 from tests.conftest import QUESTION, Served
-from tests.servers import GunicornGateway, RawStream, free_port, open_stream, request
+from tests.servers import GunicornGateway, RawStream, free_port, open_stream, request, wait_until
 from tests.test_bad_input import assert_error
 from tests.test_deploy import Nginx, shipped_site
 
@@ -171,6 +171,40 @@ def test_a_hostile_request_is_answered_cleanly(front: str, name: str) -> None:
     assert "\n" not in "".join(answer.headers.values())
     with request("GET", front + "/v1/health") as alive:
         assert 200 == alive.status
+
+
+def sent(url: str, raw: bytes) -> RawStream:
+    """Send bytes on a connection of their own, read the answer to its end, and close."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), PATIENCE) as client:
+        try:
+            client.sendall(raw)
+        except OSError:
+            pass  # it has been answered before it was sent
+        answer = RawStream(client, PATIENCE)
+        if answer.status == 100:
+            answer = RawStream(client, PATIENCE, answer)
+        answer.read()
+    return answer
+
+
+def test_each_hostile_request_is_recorded_once(asked: DemoUpstream) -> None:
+    """What reaches the chat route has one record, with the status that was told; nothing else has any."""
+    with GunicornGateway({"OPENROUTER_BASE_URL": asked.base_url}) as gateway:
+        answers = [sent(gateway.url, raw) for raw in RAW.values() if raw.startswith(b"POST")]
+        for raw in (raw for raw in RAW.values() if not raw.startswith(b"POST")):
+            sent(gateway.url, raw)
+        reached = [(one.headers["x-request-id"], one.status) for one in answers if "x-request-id" in one.headers]
+
+        def records() -> list[tuple[str, int]]:
+            with request("GET", f"{gateway.url}/v1/metadata/events?limit=1000") as response:
+                return [(event["request_id"], event["status"]) for event in response.json()["data"]]
+
+        wait_until(lambda: len(records()) >= len(reached), what="the records")
+        found = records()
+
+    assert 10 < len(reached) < len(answers)
+    assert sorted(reached) == sorted(found)
 
 
 @pytest.mark.parametrize("worker_class", ["gevent", "gthread", "sync"])
