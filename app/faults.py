@@ -9,7 +9,7 @@ import os
 from traceback import extract_tb
 from types import TracebackType
 
-__all__ = ["place_of", "told"]
+__all__ = ["forget_frames", "place_of", "told"]
 
 _FRAMES = 6
 _CAUSES = 3
@@ -31,3 +31,13 @@ def place_of(traceback: TracebackType | None) -> str:
     if not frames:
         return ""
     return " at " + " < ".join(f"{os.path.basename(frame.filename)}:{frame.lineno} in {frame.name}" for frame in frames)
+
+
+def forget_frames(error: BaseException) -> None:
+    """Drop the tracebacks of *error* and its causes: who keeps it would keep all that their frames know, in a cycle."""
+    left, seen = [error], set()
+    while left:
+        found = left.pop()
+        found.__traceback__ = None
+        seen.add(id(found))
+        left += [one for one in (found.__cause__, found.__context__) if one is not None and id(one) not in seen]

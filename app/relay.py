@@ -28,7 +28,7 @@ from .errors import (
     Overloaded,
     UpstreamCut,
 )
-from .faults import told
+from .faults import forget_frames, told
 from .intake import Intake, Response
 from .limits import Limits
 from .peer import Peer
@@ -313,18 +313,23 @@ class Stream:
             self._record.headers_ms = self._record.elapsed_ms()
             self._offered_id = _id_of(response)
             self._relay(response)
-        except GatewayError as error:
-            self._end_badly(error)
-        except Cancelled:
-            self._end_badly(ClientGone("cancelled"))
-        except Broken as error:
-            self._end_badly(self._upstream.broken(self.call, error))
         except BaseException as error:  # whatever happens, the client is told the end
-            log.error("relaying for record %s failed: %s", self._record.record_id, told(error))
-            self._end_badly(InternalError("the gateway failed; its log says why"))
+            failure = self._failure(error)
+            forget_frames(error)  # request and answer go when the stream does, not with the garbage
+            self._end_badly(failure)
         finally:
             if response is not None:
                 response.close()
+
+    def _failure(self, error: BaseException) -> GatewayError:
+        if isinstance(error, GatewayError):
+            return error
+        if isinstance(error, Cancelled):
+            return ClientGone("cancelled")
+        if isinstance(error, Broken):
+            return self._upstream.broken(self.call, error)
+        log.error("relaying for record %s failed: %s", self._record.record_id, told(error))
+        return InternalError("the gateway failed; its log says why")
 
     def _relay(self, response: Response) -> None:
         """Relay the body to its end, then end the stream."""
