@@ -157,9 +157,9 @@ def test_a_hostile_request_is_answered_cleanly(front: str, name: str) -> None:
             client.sendall(RAW[name])
         except OSError:
             pass  # it has been answered before it was sent
-        answer = RawStream(client, 10)
+        answer = RawStream(client, PATIENCE)
         if answer.status == 100:
-            answer = RawStream(client, 10)
+            answer = RawStream(client, PATIENCE)
 
         if answer.status >= 400:
             assert "application/json" == answer.headers["content-type"]
