@@ -14,6 +14,7 @@ from ..pipeline import ChatRequest, Endpoint, Learned, Notes, Schema, Stage
 from ..settings import Settings
 from ..shape import BOOLEAN, NUMBER, STRING, array_of, object_of, one_of, or_null
 from ..text.context import Detection, detect
+from ..text.weights import shipped
 
 __all__ = ["PARAMS", "STRATEGIES", "AutoTune", "Tuning"]
 
@@ -108,6 +109,8 @@ class AutoTune(Stage):
     @classmethod
     def from_settings(cls, settings: Settings) -> AutoTune:
         """Make the stage from settings."""
+        if settings.autotune:
+            shipped()  # a tenth of a second's work, which no request shall wait for
         openrouter = settings.upstream_params == "openrouter"
         return cls(enabled=settings.autotune, strategy=settings.strategy, openrouter=openrouter)
 

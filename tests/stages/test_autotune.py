@@ -10,9 +10,11 @@ import pytest
 from app.demo import DemoUpstream
 from app.errors import ConfigurationError, RequestError
 from app.pipeline import ChatRequest, Pipeline
+from app.settings import Settings
 from app.stages import autotune
 from app.stages.autotune import PARAMS, STRATEGIES, AutoTune
 from app.text.context import Detection
+from app.text.weights import shipped
 from tests.conftest import Served
 from tests.servers import open_stream
 
@@ -303,3 +305,13 @@ def test_analyze_refuses_what_it_cannot_take(tuned: Served, body: dict[str, Any]
     found = analyze(tuned, **body)
 
     assert (400, param) == (found["status"], found["error"]["param"])
+
+
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_the_model_is_loaded_before_the_first_request(switch: str) -> None:
+    """No stream waits for it; where the stage is off it takes no memory."""
+    shipped.cache_clear()
+
+    AutoTune.from_settings(Settings.from_mapping({"SLUICE_AUTOTUNE": switch}))
+
+    assert (switch == "on") == bool(shipped.cache_info().currsize)
