@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -132,5 +133,6 @@ def gateway(upstream: str, name: str = "sluice", app: str = "wsgi:app", **settin
         }
         command = [sys.executable, "-m", "gunicorn", "--log-level", "warning", app]
         with running(command, port, env) as pid:
-            time.sleep(1)  # the worker has imported everything before its memory is read
+            # gunicorn listens before its worker is there, whose memory is read once it has loaded everything.
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/health", timeout=_START_SECONDS).close()
             yield Server(name, pid, f"http://127.0.0.1:{port}{PATH}")
