@@ -98,6 +98,9 @@ class Normalizer:
             taken = True
             if error:
                 self._fail(error)
+        if "user_id" in chunk and self._own_key:
+            del chunk["user_id"]  # of the gateway's account at upstream, which is no client's business
+            taken = True
         if "debug" in chunk and not self._keep_debug:
             del chunk["debug"]
             taken = True

@@ -372,7 +372,7 @@ def from_upstream(error: Any, http_status: int, *, own_key: bool, secret: str | 
         code=mask_secrets(str(word), secret),
         status=status,
         param=mask_secrets(param, secret) if isinstance(param, str) else None,
-        metadata=_masked(metadata, secret),
+        metadata=_masked(metadata, secret, own_key),
     )
 
 
@@ -385,11 +385,12 @@ def _status_of(code: Any, http_status: int) -> int:
     return 502
 
 
-def _masked(value: Any, secret: str | None) -> Any:
+def _masked(value: Any, secret: str | None, own_key: bool) -> Any:
+    """Give *value* without secrets and, where the key is the operator's *own*, without its account's id."""
     if isinstance(value, str):
         return mask_secrets(value, secret)
     if isinstance(value, dict):
-        return {key: _masked(item, secret) for key, item in value.items()}
+        return {key: _masked(item, secret, own_key) for key, item in value.items() if not own_key or key != "user_id"}
     if isinstance(value, list):
-        return [_masked(item, secret) for item in value]
+        return [_masked(item, secret, own_key) for item in value]
     return value

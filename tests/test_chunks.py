@@ -180,6 +180,18 @@ def test_errors_are_told_with_regard_to_the_key() -> None:
     assert "bad [masked]" == normalizer.failure.message
 
 
+def test_the_operators_account_at_upstream_is_no_clients_business() -> None:
+    """Upstream tells its id beside errors; a client that brought its own key is told its own."""
+    error = {"code": 429, "message": "slow down", "metadata": {"user_id": "user_x", "reason": "rate"}}
+    shown = []
+    for own_key in (True, False):
+        normalizer, chunks = fed(event(choice({"content": "a"}), user_id="user_x"), own_key=own_key)
+        normalizer.feed({"error": dict(error), "user_id": "user_x"})
+        assert normalizer.failure is not None
+        shown.append(("user_id" in chunks[0], normalizer.failure.metadata))
+    assert [(False, {"reason": "rate"}), (True, error["metadata"])] == shown
+
+
 def test_debug_chunks_are_kept_if_asked_for() -> None:
     """Their place is before the answer, and text beside debug data is never lost."""
     first = event(debug={"echo_upstream_body": {}})
