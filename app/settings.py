@@ -161,6 +161,12 @@ class Settings:
         "SLUICE_BODY_TIMEOUT", 120.0, "a request body that takes longer is given up", low=0.2, high=3600
     )
     max_event_bytes: int = _setting("SLUICE_MAX_EVENT_BYTES", 16_777_216, "largest upstream event in bytes", low=1024)
+    max_answer_bytes: int = _setting(
+        "SLUICE_MAX_ANSWER_BYTES",
+        134_217_728,
+        "largest answer to a request without stream, in bytes of its chunks",
+        low=1024,
+    )
     client_stall_timeout: float = _setting(
         "SLUICE_CLIENT_STALL_TIMEOUT", 60.0, "a client that takes nothing for this long is cut off", low=0.2
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import wire
 from .answer import Answer
-from .errors import GatewayError
+from .errors import GatewayError, UpstreamProtocolError
 from .mailbox import Mailbox
 from .pipeline import Chunk
 from .sse import encode_comment, encode_data
@@ -87,13 +87,28 @@ class EventSink(Sink):
 
 
 class AnswerSink(Sink):
-    """Collects the whole answer."""
+    """Collects the whole answer.
 
-    def __init__(self, mailbox: Mailbox) -> None:
+    Args:
+        limit: most bytes of its chunks, as JSON.
+    """
+
+    def __init__(self, mailbox: Mailbox, limit: int) -> None:
         super().__init__(mailbox)
         self.answer = Answer()
+        self._left = limit
 
     def chunk(self, chunk: Chunk) -> None:
+        """Take one chunk.
+
+        Raises:
+            UpstreamProtocolError: the answer is too large to be held.
+        """
+        self._left -= len(wire.dumps(chunk))
+        if self._left < 0:
+            raise UpstreamProtocolError(
+                "the answer is too large to be given whole (SLUICE_MAX_ANSWER_BYTES): stream it"
+            )
         self.answer.add(chunk)
 
 

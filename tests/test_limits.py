@@ -228,6 +228,22 @@ def test_an_event_has_a_limit(serve: Callable[..., Served], upstream: DemoUpstre
         assert ["upstream_protocol", "[DONE]"] == [data[-2]["error"]["code"], data[-1]]
 
 
+def test_an_answer_that_is_held_has_a_limit(serve: Callable[..., Served], upstream: DemoUpstream) -> None:
+    """Upstream may go on without end: what is given whole is given up then, and what is streamed is not held."""
+    served = serve(SLUICE_MAX_ANSWER_BYTES="20000")
+    upstream.play([{"text": ["x" * 100] * 200}, {"silence": True}])
+    with served.ask(stream=False) as response:
+        error = response.json()["error"]
+
+    assert (502, "upstream_protocol") == (response.status, error["code"])
+    assert "SLUICE_MAX_ANSWER_BYTES" in error["message"]
+    assert upstream.requests[0].closed.wait(PATIENCE)
+
+    upstream.play([{"text": ["x" * 100] * 200}])
+    with served.ask() as stream:
+        assert "[DONE]" == stream.data()[-1]
+
+
 @pytest.mark.parametrize(
     ("descriptors", "streams"), [(None, 1000), (65536, 1000), (2350, 1000), (2348, 999), (1024, 337), (256, 64), (3, 1)]
 )

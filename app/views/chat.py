@@ -83,7 +83,7 @@ class _ChatCompletions:
             gateway.ticker,
             gateway.settings,
             run,
-            EventSink(mailbox) if run.request.stream else AnswerSink(mailbox),
+            EventSink(mailbox) if run.request.stream else AnswerSink(mailbox, gateway.settings.max_answer_bytes),
             record,
             key=key.key,
             own_key=key.own,
