@@ -2,19 +2,19 @@
 
 Usage: recording.py [--runs N] [--no-write]
 
-CPU time of the two gateways under the same load, one after the other, each pair of them started anew, and the parts
-alone in this process. Medians go to ``benchmarks/RECORDING.md``, with the range of the shares that single pairs gave:
-where it is wide, as it is on virtual machines, the median says little.
+CPU time of one gateway under the same load, with the two switched on and off by turns, and the parts alone in this
+process. Medians go to ``benchmarks/RECORDING.md``, with the range of the shares that single pairs of loads gave: where
+it is wide, as it is on virtual machines, the median says little.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -30,32 +30,35 @@ from app.stores import RecordTable, Store
 from app.ticker import Ticker
 from benchmarks import report, servers
 from benchmarks.bench import WARM_UP, WORKLOADS, measure
+from benchmarks.gauge import cpu_seconds
 
 HERE = Path(__file__).resolve().parent
 BUDGET = {"short": 0.10, "paced": 0.02}
 """What recording and metrics may add to a request of ``short`` and to a chunk of ``paced``."""
 _BATCH = 500
-_REPEATS = 3
-"""Loads of each kind that a process is given."""
 
 
 def loads(runs: int) -> dict[str, dict[str, list[float]]]:
     """Give the CPU times per request of ``short`` and per chunk of ``paced``, with and without, in microseconds."""
-    found: dict[str, dict[str, list[float]]] = {name: {"with": [], "without": []} for name in BUDGET}
-    apps = {"with": "wsgi:app", "without": "benchmarks.unrecorded:app"}
-    with servers.pace() as upstream:
-        for _ in range(runs):
-            # Two processes of the same program differ by up to a tenth, for as long as they live.
-            with contextlib.ExitStack() as stack:
-                started = {kind: stack.enter_context(servers.gateway(upstream, app=app)) for kind, app in apps.items()}
-                for server in started.values():
-                    measure(server, WARM_UP, "chunks")
-                for (name, by), (kind, server) in itertools.product(found.items(), started.items()):
-                    work = WORKLOADS[name]
-                    by[kind].append(median(measure(server, work.options, work.per)["cpu_us"] for _ in range(_REPEATS)))
-                    print(name, kind, by[kind][-1], file=sys.stderr, flush=True)
-            apps = dict(reversed(apps.items()))
+    found: dict[str, dict[str, list[float]]] = {name: {"on": [], "off": []} for name in BUDGET}
+    # One process, since two of the same program differ by up to a tenth for as long as they live.
+    with servers.pace() as upstream, servers.gateway(upstream, app="benchmarks.switched:app") as server:
+        measure(server, WARM_UP, "chunks")
+        for number, (name, by) in itertools.product(range(runs), found.items()):
+            for state in sorted(by, reverse=bool(number % 2)):
+                by[state].append(_load(server, name, state))
+                print(name, state, by[state][-1], file=sys.stderr, flush=True)
     return found
+
+
+def _load(server: servers.Server, name: str, state: str) -> float:
+    """Put a load on *server* and wait until its records are written; give its CPU time, a unit, in microseconds."""
+    switch = f"{server.url.removesuffix(servers.PATH)}/switch/{state}"
+    urllib.request.urlopen(switch).close()
+    began, work = cpu_seconds(server.pid), WORKLOADS[name]
+    done = measure(server, work.options, work.per)[work.per]
+    urllib.request.urlopen(switch).close()
+    return (cpu_seconds(server.pid) - began) / done * 1e6
 
 
 def _cost(work: Callable[[], None], count: int, tries: int = 7) -> float:
@@ -128,13 +131,13 @@ def markdown(found: dict[str, Any]) -> str:
     lines += ["| under load | with | without | share | of single pairs | budget |", "|---|---|---|---|---|---|"]
     for name, by in found["loads"].items():
         unit = "request" if WORKLOADS[name].per == "done" else "chunk"
-        pairs = [more / less - 1 for more, less in zip(by["with"], by["without"], strict=True)]
+        pairs = [more / less - 1 for more, less in zip(by["on"], by["off"], strict=True)]
         lines.append(
-            f"| {name}, a {unit} | {median(by['with']):.1f} | {median(by['without']):.1f} | {median(pairs):+.1%}"
+            f"| {name}, a {unit} | {median(by['on']):.1f} | {median(by['off']):.1f} | {median(pairs):+.1%}"
             f" | {min(pairs):+.1%} to {max(pairs):+.1%} | {BUDGET[name]:.0%} |"
         )
     chunk, metrics, record = found["parts"].values()
-    of = {name: median(by["without"]) for name, by in found["loads"].items()}
+    of = {name: median(by["off"]) for name, by in found["loads"].items()}
     shares = {
         "a chunk's gap": (chunk, chunk / of["paced"], BUDGET["paced"]),
         "a request's record and metrics": (metrics + record, (metrics + record) / of["short"], BUDGET["short"]),
