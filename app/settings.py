@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import urlsplit
 
 from .errors import ConfigurationError
+from .url import taken_apart
 
 __all__ = ["Settings"]
 
@@ -326,9 +326,4 @@ def _check(metadata: Mapping[str, Any], kind: str, value: Any) -> None:
 
 def _is_address(value: str) -> bool:
     """Tell whether *value* can be called: what cannot is told here, for libraries put it whole into their words."""
-    try:
-        parts = urlsplit(value)
-        is_whole = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-    return is_whole and re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value) is not None
+    return taken_apart(value) is not None and re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value) is not None

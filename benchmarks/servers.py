@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shutil
 import socket
@@ -10,12 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-__all__ = ["KEY", "Server", "certificate", "free_port", "gateway", "nginx", "pace", "running"]
+__all__ = ["KEY", "Server", "certificate", "free_port", "gateway", "get", "nginx", "pace", "running"]
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "bench-key-0123456789"
@@ -31,6 +32,20 @@ class Server(NamedTuple):
     url: str
     key: str = KEY
     headers: tuple[str, ...] = ()
+
+
+def get(server: Server, path: str) -> None:
+    """Ask *server* directly, whatever proxies the environment names, and wait for its answer.
+
+    Raises:
+        RuntimeError: it is no success.
+    """
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=_START_SECONDS)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        status = connection.getresponse().status
+    if status != 200:
+        raise RuntimeError(f"{server.name} answered {path} with {status}")
 
 
 def free_port() -> int:
@@ -134,5 +149,6 @@ def gateway(upstream: str, name: str = "sluice", app: str = "wsgi:app", **settin
         command = [sys.executable, "-m", "gunicorn", "--log-level", "warning", app]
         with running(command, port, env) as pid:
             # gunicorn listens before its worker is there, whose memory is read once it has loaded everything.
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/health", timeout=_START_SECONDS).close()
-            yield Server(name, pid, f"http://127.0.0.1:{port}{PATH}")
+            server = Server(name, pid, f"http://127.0.0.1:{port}{PATH}")
+            get(server, "/v1/health")
+            yield server

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from app import create_app
 from app.gaps import Gaps
 from app.journal import Journal
 from app.metrics import Metrics
@@ -31,8 +32,6 @@ def _switch(state: str) -> str:
         setattr(kind, name, shipped if state == "on" else _nothing)
     return state
 
-
-from app import create_app
 
 app = create_app()
 app.add_url_rule("/switch/<state>", view_func=_switch)

@@ -152,7 +152,7 @@ def test_flask_is_known_at_the_edge_only(path: Path) -> None:
         ("trace", set()),
         ("record", {"faults", "gaps", "trace"}),
         ("shape", set()),
-        ("settings", {"errors"}),
+        ("settings", {"errors", "url"}),
         ("contract", {"wire"}),
         ("pipeline", {"contract", "errors", "settings", "wire"}),
         ("chat", {"errors", "pipeline", "settings", "shape", "wire"}),

@@ -151,21 +151,12 @@ def front(
 @pytest.mark.parametrize("name", RAW)
 def test_a_hostile_request_is_answered_cleanly(front: str, name: str) -> None:
     """Directly and behind nginx: a refusal or an answer, none of it what the request tried to put into the response."""
-    parts = urlsplit(front)
-    with socket.create_connection((parts.hostname, parts.port), PATIENCE) as client:
-        try:
-            client.sendall(RAW[name])
-        except OSError:
-            pass  # it has been answered before it was sent
-        answer = RawStream(client, PATIENCE)
-        if answer.status == 100:
-            answer = RawStream(client, PATIENCE)
+    answer, text = sent(front, RAW[name])
 
-        if answer.status >= 400:
-            assert "application/json" == answer.headers["content-type"]
-            param = "Authorization" if name.startswith("token that") or name == "token with a tab" else None
-            assert_error(answer.json(), CODES.get(name), param)
-
+    if answer.status >= 400:
+        assert "application/json" == answer.headers["content-type"]
+        param = "Authorization" if name.startswith("token that") or name == "token with a tab" else None
+        assert_error(json.loads(text), CODES.get(name), param)
     assert answer.status < 500 or answer.status == ALLOWED.get(name)
     assert "x-evil" not in answer.headers
     assert "\n" not in "".join(answer.headers.values())
@@ -173,8 +164,8 @@ def test_a_hostile_request_is_answered_cleanly(front: str, name: str) -> None:
         assert 200 == alive.status
 
 
-def sent(url: str, raw: bytes) -> RawStream:
-    """Send bytes on a connection of their own, read the answer to its end, and close."""
+def sent(url: str, raw: bytes) -> tuple[RawStream, str]:
+    """Send bytes on a connection of their own, read the answer to its end, and close; give it and its body."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname, parts.port), PATIENCE) as client:
         try:
@@ -184,14 +175,13 @@ def sent(url: str, raw: bytes) -> RawStream:
         answer = RawStream(client, PATIENCE)
         if answer.status == 100:
             answer = RawStream(client, PATIENCE, answer)
-        answer.read()
-    return answer
+        return answer, answer.read().decode()
 
 
 def test_each_hostile_request_is_recorded_once(asked: DemoUpstream) -> None:
     """What reaches the chat route has one record, with the status that was told; nothing else has any."""
     with GunicornGateway({"OPENROUTER_BASE_URL": asked.base_url}) as gateway:
-        answers = [sent(gateway.url, raw) for raw in RAW.values() if raw.startswith(b"POST")]
+        answers = [sent(gateway.url, raw)[0] for raw in RAW.values() if raw.startswith(b"POST")]
         for raw in (raw for raw in RAW.values() if not raw.startswith(b"POST")):
             sent(gateway.url, raw)
         reached = [(one.headers["x-request-id"], one.status) for one in answers if "x-request-id" in one.headers]
@@ -217,12 +207,8 @@ def test_what_cannot_be_read_is_refused_in_json_and_its_words_are_not_logged(wor
         "headers_too_large": post(f"X-A: {key}{'a' * 10_000}\r\n"),
     }
     with GunicornGateway(worker_class=worker_class) as gateway:
-        parts = urlsplit(gateway.url)
         for code, raw in refused.items():
-            with socket.create_connection((parts.hostname, parts.port), PATIENCE) as client:
-                client.sendall(raw)
-                answer = RawStream(client, PATIENCE)
-                text = answer.read().decode()
+            answer, text = sent(gateway.url, raw)
             assert ("application/json", "close") == (answer.headers["content-type"], answer.headers["connection"])
             assert_error(json.loads(text), code)
             assert key not in text

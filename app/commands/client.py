@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from .. import wire
 from ..errors import GatewayError, UpstreamConnectionError, UpstreamCut, UpstreamProtocolError, mask_secrets
 from ..sse import Comment, EventDecoder, LineBuffer, ServerSentEvent
+from ..url import taken_apart
 
 __all__ = ["Arrival", "EventResponse", "GatewayClient"]
 
@@ -102,12 +103,8 @@ class GatewayClient:
 
 def _parsed(url: str) -> SplitResult:
     """Take *url* apart; what is wrong with it is said without repeating it, for it may hold a password."""
-    try:
-        parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
-    except ValueError:
-        is_whole = False
-    if not is_whole or parts.scheme not in ("http", "https") or "@" in parts.netloc:
+    parts = taken_apart(url)
+    if parts is None or parts.scheme not in ("http", "https") or parts.query or parts.fragment or "@" in parts.netloc:
         raise ValueError("expected an address such as http://127.0.0.1:8000, without user and password")
     return parts
 

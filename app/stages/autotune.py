@@ -105,12 +105,12 @@ class AutoTune(Stage):
             raise ConfigurationError(f"SLUICE_STRATEGY: expected one of {', '.join(STRATEGIES)}, got {strategy[:40]!r}")
         self._enabled, self._strategy, self._openrouter = enabled, strategy, openrouter
         self._learned: Learned = lambda context: {}
+        if enabled:
+            shipped()  # a tenth of a second's work, which no request shall wait for
 
     @classmethod
     def from_settings(cls, settings: Settings) -> AutoTune:
         """Make the stage from settings."""
-        if settings.autotune:
-            shipped()  # a tenth of a second's work, which no request shall wait for
         openrouter = settings.upstream_params == "openrouter"
         return cls(enabled=settings.autotune, strategy=settings.strategy, openrouter=openrouter)
 

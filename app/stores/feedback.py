@@ -6,9 +6,8 @@ import time
 from typing import Any
 
 from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
-from .schema import feedback
+from .schema import feedback, insert_into
 from .store import Store
 
 __all__ = ["FeedbackTable"]
@@ -50,8 +49,7 @@ class FeedbackTable:
         changed = {key: value for key, value in row.items() if key != "message_id"}
 
         def work(connection: Connection) -> None:
-            dialect = postgresql if self._store.kind == "postgresql" else sqlite
-            statement = dialect.insert(feedback).values(row)
+            statement = insert_into(connection, feedback).values(row)
             connection.execute(statement.on_conflict_do_update(index_elements=["message_id"], set_=changed))
 
         self._store.write(work)

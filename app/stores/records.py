@@ -9,12 +9,11 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from .rollup import AMOUNTS, correct, count, forget_before
 from .rows import Row, usage_of
-from .schema import records
+from .schema import insert_into, records
 from .store import Store
 
 __all__ = ["RecordTable"]
@@ -141,14 +140,12 @@ _values = itemgetter(*_NAMES)
 
 def _insert(connection: Connection, batch: Sequence[Row]) -> Sequence[Row]:
     """Insert the records that are not there yet, and give these."""
-    is_file = connection.dialect.name == "sqlite"
-    if is_file:
+    if connection.dialect.name == "sqlite":
         # Some may be there already, which is rare; finding out which ones costs more.
         with contextlib.suppress(IntegrityError), connection.begin_nested():
             _insert_at_once(connection, batch)
             return batch
-    dialect = sqlite if is_file else postgresql
-    statement = dialect.insert(records).on_conflict_do_nothing().returning(records.c.record_id)
+    statement = insert_into(connection, records).on_conflict_do_nothing().returning(records.c.record_id)
     written = set(connection.execute(statement, list(batch)).scalars())
     return [row for row in batch if row["record_id"] in written]
 

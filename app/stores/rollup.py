@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, tuple_, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from .. import wire
 from .histogram import bucket_of
-from .schema import COUNTED, periods
+from .schema import COUNTED, insert_into, periods
 
 __all__ = ["AMOUNTS", "DAY", "HOUR", "TALLIES", "Figures", "correct", "count", "forget_before"]
 
@@ -111,11 +110,10 @@ def _by_period(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Figures]:
 
 def _make(connection: Connection, keys: list[Key]) -> None:
     """Make the rows of *keys* that are not there yet, so that they can be locked."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     empty = Figures()
     new = {**empty.amounts, "tallies": empty.tallies}
     rows = [{"span": span, "start": start, "model": model, **new} for span, start, model in keys]
-    connection.execute(dialect.insert(periods).on_conflict_do_nothing(), rows)
+    connection.execute(insert_into(connection, periods).on_conflict_do_nothing(), rows)
 
 
 def _locked(connection: Connection, keys: list[Key]) -> Iterable[Mapping[Any, Any]]:

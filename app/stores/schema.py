@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Double,
     Index,
     Integer,
@@ -16,8 +19,9 @@ from sqlalchemy import (
     Text,
     func,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
-__all__ = ["COUNTED", "feedback", "metadata", "model_of", "periods", "records"]
+__all__ = ["COUNTED", "feedback", "insert_into", "metadata", "model_of", "periods", "records"]
 
 metadata = MetaData()
 
@@ -109,3 +113,9 @@ periods = Table(
 """Figures of one model ('' for none) in an hour or a day: ``span`` is its length, ``start`` its beginning in Unix
 seconds, ``tallies`` counts ``end_reason`` and ``context`` by their words, ``first_chunk_ms`` and ``total_ms`` by their
 buckets in ``histogram``."""
+
+
+def insert_into(connection: Connection, table: Table) -> Any:
+    """Give *table*'s ``INSERT`` with what both databases, each in a dialect of its own, do at a conflict."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
