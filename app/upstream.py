@@ -130,7 +130,12 @@ class UpstreamClient:
 
     def _prepare(self, method: str, path: str, headers: dict[str, str]) -> requests.PreparedRequest:
         settings = self.settings
-        own = {"Accept-Encoding": "identity", "User-Agent": "sluice", "Content-Type": "application/json"}
+        own = {
+            "Host": self.host,
+            "Accept-Encoding": "identity",
+            "User-Agent": "sluice",
+            "Content-Type": "application/json",
+        }
         if settings.referer:
             own["HTTP-Referer"] = settings.referer
         if settings.title:

@@ -25,7 +25,7 @@ FLASK = {
     "terminal",
     "testing",
 }
-REQUESTS = {"transport", "upstream"}
+REQUESTS = {"head", "transport", "upstream"}
 
 
 def name_of(path: Path) -> str:
