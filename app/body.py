@@ -12,10 +12,14 @@ from .errors import GatewayError
 from .relay import HEARTBEAT, Stream
 from .sinks import Last
 
-__all__ = ["EventBody"]
+__all__ = ["EventBody", "LastBlock"]
 
 _WRITE = 65536
 """Most bytes a server is given at once, so that a slow client is seen to make progress."""
+
+
+class LastBlock(bytes):
+    """A block that nothing follows, which a server may send together with its framing's end."""
 
 
 class EventBody(Iterator[bytes]):
@@ -57,7 +61,7 @@ class EventBody(Iterator[bytes]):
             return self._slice()
         if not block:
             raise StopIteration
-        return block
+        return LastBlock(block) if self._ended else block
 
     def fail(self, error: GatewayError) -> None:
         """End the stream with *error* before anything of it is sent."""

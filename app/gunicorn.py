@@ -28,6 +28,7 @@ def on_starting(server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Follow a worker that is ready; warn of what its class cannot do."""
     from .drain import drain
+    from .framing import send_together
     from .refusal import refuse_in_json
     from .worker import serve_the_last
 
@@ -37,6 +38,7 @@ def post_worker_init(worker: Any) -> None:
     drain.watch(worker, float(worker.cfg.graceful_timeout))
     multiprocess.hold()
     refuse_in_json(worker)
+    send_together()
     kind = worker.cfg.worker_class_str
     if kind == "gevent":
         serve_the_last(worker)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.client
+import io
 import math
 import random
 import socket
@@ -164,6 +165,11 @@ class _FinalResponse(http.client.HTTPResponse):
 
     _framing: ChunkedDecoder | None = None
 
+    def __init__(self, sock: Any, **kwargs: Any) -> None:
+        super().__init__(sock, **kwargs)
+        self._receive = sock.recv
+        self._is_drained = False
+
     def begin(self) -> None:
         """Read the head, and find out how the body is framed (RFC 9112, section 6.3)."""
         version, status, reason = self._read_status()  # type: ignore[attr-defined]
@@ -198,7 +204,7 @@ class _FinalResponse(http.client.HTTPResponse):
         data = b""
         try:
             while not data and not decoder.is_done:
-                block = self.fp.read1(n)
+                block = self._receive(n) if self._is_drained else self._drain(n)
                 if not block:
                     raise ValueError("the connection was closed")
                 data = decoder.feed(block)
@@ -208,6 +214,12 @@ class _FinalResponse(http.client.HTTPResponse):
         if decoder.is_done:
             self._close_conn()  # type: ignore[attr-defined]
         return data
+
+    def _drain(self, n: int) -> bytes:
+        """Read what came with the head, or what comes first; from then on the file holds nothing back."""
+        self._is_drained = n >= io.DEFAULT_BUFFER_SIZE
+        block: bytes = self.fp.read1(n)
+        return block
 
     def read_block(self, n: int, decode_content: bool = True) -> bytes:
         """Do as ``read1``, with urllib3's error for a broken body.
