@@ -631,14 +631,24 @@ class Adapter(HTTPAdapter):
         response.line_limit = self._line_limit
         return response
 
-    @contextlib.contextmanager
-    def carrying(self, call: Call) -> Iterator[None]:
-        """Make *call* the one that this thread's next request belongs to."""
+    def send_for(self, call: Call, request: requests.PreparedRequest, **options: Any) -> StreamResponse:
+        """Send *request* as the one that belongs to *call*.
+
+        Raises:
+            Cancelled: the call was cancelled.
+            requests.RequestException, urllib3.exceptions.HTTPError, OSError: as ``send``.
+        """
         _local.call, _local.breaker = call, self.breaker
         try:
-            yield
+            response = self.send(request, **options)
         finally:
             _local.call = _local.breaker = None
+        assert isinstance(response, StreamResponse)
+        return response
+
+    def request_url(self, request: requests.PreparedRequest, proxies: Any) -> str:
+        """Give what the request line asks for."""
+        return super().request_url(request, proxies) if proxies else request.path_url
 
 
 Broken = (Urllib3Error, OSError, EventTooLong)

@@ -145,13 +145,10 @@ class UpstreamClient:
     def _send(self, call: Call, request: requests.PreparedRequest, read_timeout: float | None = None) -> StreamResponse:
         timeout: Any = (self.settings.connect_timeout, read_timeout)
         try:
-            with self._adapter.carrying(call):
-                # Straight to the adapter: cookies and redirects, which a Session would look after, are refused.
-                response = self._adapter.send(request, timeout=timeout, **self._options)
+            # Straight to the adapter: cookies and redirects, which a Session would look after, are refused.
+            return self._adapter.send_for(call, request, timeout=timeout, **self._options)
         except (requests.RequestException, *Broken) as error:
             raise self._unreachable(call, error) from error
-        assert isinstance(response, StreamResponse)
-        return response
 
     def _unreachable(self, call: Call, error: Exception) -> GatewayError:
         reason = getattr(error.args[0] if error.args else None, "reason", None)
