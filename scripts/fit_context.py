@@ -30,6 +30,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from app.text.context import CONTEXTS, EARLIER_HEAD, EARLIER_TAIL, detect, earlier_shares
 from app.text.features import ASKS, OBJECTS, Extractor
+from app.text.lexicon import BEGIN
 from app.text.signs import SIGNS
 from app.text.tokens import grams, is_spaceless, words
 from app.text.weights import tone_share
@@ -38,7 +39,7 @@ Row = dict[str, Any]
 DATA = ROOT / "tests/data/contexts"
 MODEL = ROOT / "app/text/context.json"
 VECTORS = ROOT / "scripts/vectors.npz"
-GROUP_L2, WORD_L2, MEANING_L2 = 3.0, 1.6, 1.0
+GROUP_L2, WORD_L2, MEANING_L2 = 3.0, 0.7, 1.0
 """How strongly weights are drawn to where they start: groups and signs, single words, what words mean."""
 PRIOR = 0.5
 """Where a group's weight starts for the context it is named after."""
@@ -122,22 +123,24 @@ def deduplicated(groups: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def vocabulary(data: list[Row]) -> tuple[list[str], list[str]]:
-    """Choose what to learn on its own: words, phrases and characters, and beginnings, that several families have."""
+    """Choose what to learn on its own: words, beginnings, phrases, characters and firsts that several families have."""
     families: dict[str, set[str]] = defaultdict(set)
     firsts: dict[str, set[str]] = defaultdict(set)
     for row in data:
         text = unicodedata.normalize("NFC", row["text"]).casefold()
         tokens = words(text)
+        begins = (f"{word[:BEGIN]}+" for word in tokens if len(word) > BEGIN and not is_spaceless(word))
         pairs = map(" ".join, zip(tokens, tokens[1:], strict=False))
+        threes = map(" ".join, zip(tokens, tokens[1:], tokens[2:], strict=False))
         runs = (gram for gram in grams(text) if len(gram) > 1 and " " not in gram)
-        for pattern in {*tokens, *pairs, *runs}:
+        for pattern in {*tokens, *begins, *pairs, *threes, *runs}:
             families[pattern].add(row["family"])
         for length in (1, 2):
             firsts[" ".join(tokens[:length])].add(row["family"])
     chosen = (
         pattern
         for pattern, names in families.items()
-        if len(names) >= 2 + (" " in pattern) and not pattern.isdigit() and "," not in pattern
+        if len(names) >= 2 + (pattern.count(" ") > 1) and not pattern.isdigit() and "," not in pattern
     )
     return sorted(chosen), sorted(first for first, names in firsts.items() if len(names) > 1 and first)
 
@@ -342,7 +345,7 @@ def main() -> None:
         scores = np.array([[score for _, score, _ in detection.scores] for detection in found])
         report("set apart", apart, scores, json.loads(MODEL.read_text(encoding="utf-8"))["temperature"])
         return
-    data, extra = rows("train.jsonl"), rows("train_extra.jsonl", "train_more.jsonl")
+    data, extra = rows("train.jsonl"), rows("train_extra.jsonl", "train_more.jsonl", "train_wide.jsonl")
     scores = cross_validate(data, extra)
     temperature = temperature_of(scores, labels(data))
     right = report("cross-validation", data, scores, temperature)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from .tokens import grams, is_spaceless
 
-__all__ = ["Lexicon"]
+__all__ = ["BEGIN", "Lexicon"]
 
 Features = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)
@@ -16,13 +16,16 @@ _THREES = 80
 _STEM = 3
 """Letters by which beginnings are told apart; none is shorter, Hangul excepted."""
 _SHORT_STEM = 2
+BEGIN = 5
+"""Letters of a ``begin+``."""
 
 
 class Lexicon:
     """Finds what is known in a text.
 
-    An entry is a word, ``begin*`` for all words that begin so, two or three words, or up to three characters of a
-    script without spaces.
+    An entry is a word, ``begin*`` for all words that begin so, ``begin+`` for longer words that begin with these five
+    letters, two or three words, or up to three characters of a script without spaces. Of the entries with ``*`` the
+    longest that fits counts; one with ``+`` counts beside all others.
 
     Args:
         entries: of each feature, by its number.
@@ -32,11 +35,14 @@ class Lexicon:
         self._words: dict[str, Features] = {}
         self._phrases: dict[tuple[str, ...], Features] = {}
         self._grams: dict[str, Features] = {}
+        self._begins: dict[str, Features] = {}
         stems: dict[str, Features] = {}
         for feature, patterns in entries.items():
             for pattern in patterns:
                 if pattern.endswith("*"):
                     _add(stems, pattern[:-1], feature)
+                elif pattern.endswith("+"):
+                    _add(self._begins, pattern[:-1], feature)
                 elif is_spaceless(pattern):
                     _add(self._grams, pattern, feature)
                 elif " " in pattern:
@@ -45,7 +51,13 @@ class Lexicon:
                     _add(self._words, pattern, feature)
         self._stems = _by_head(stems)
         for word, found in self._words.items():
-            self._words[word] = _merged(found, self._stem(word))
+            self._words[word] = _merged(found, self._beginning(word))
+
+    def _beginning(self, word: str) -> Features:
+        stem = self._stem(word)
+        if len(word) > BEGIN and (begun := self._begins.get(word[:BEGIN])):
+            return _merged(stem, begun)
+        return stem
 
     def _stem(self, word: str) -> Features:
         heads = self._stems
@@ -56,8 +68,8 @@ class Lexicon:
 
     def known(self, distinct: set[str]) -> dict[str, Features]:
         """Give the features of those of some words that are known."""
-        known, stem = self._words.get, self._stem
-        return {word: found for word in distinct if (found := known(word) or stem(word))}
+        known, beginning = self._words.get, self._beginning
+        return {word: found for word in distinct if (found := known(word) or beginning(word))}
 
     def phrases(self, tokens: list[str]) -> dict[tuple[str, ...], Features]:
         """Give the features of known pairs of neighbouring words, and of three among the first and last."""
