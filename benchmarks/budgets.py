@@ -83,7 +83,7 @@ def main() -> None:
 
     def perturbed() -> None:
         part = text[:100_000]
-        perturb_matches(part, triggers.find(part), "leetspeak", "medium", random.Random(1))
+        perturb_matches(part, triggers.find(part), "leetspeak", "medium", random.Random(1), lambda change: None)
 
     modules = ("hedge_reducer", "direct_mode", "casual_mode")
     detect(message)
