@@ -172,13 +172,12 @@ class _FinalResponse(http.client.HTTPResponse):
 
     def begin(self) -> None:
         """Read the head, and find out how the body is framed (RFC 9112, section 6.3)."""
-        version, status, reason = self._read_status()  # type: ignore[attr-defined]
-        fields = read_fields(self.fp)
+        status = 100
         while 100 <= status < 200:
-            if status == 101:  # Switching Protocols
-                raise http.client.UnknownProtocol("what follows a 101")
             version, status, reason = self._read_status()  # type: ignore[attr-defined]
             fields = read_fields(self.fp)
+            if status == 101:  # Switching Protocols
+                raise http.client.UnknownProtocol("what follows a 101")
         if not version.startswith("HTTP/1."):
             raise http.client.UnknownProtocol(version)
         self.version = 10 if version == "HTTP/1.0" else 11
@@ -301,11 +300,11 @@ class _Cancellable:
         if self.sock is None:
             self.connect()
         self._attach(self.sock)
-        head = request_head(method, url, headers or {})
         if self.call is not None:
             self.call.sent_at = time.monotonic()
             if traced := self.call.headers():
-                head = request_head(method, url, {**headers, **traced})
+                headers = {**(headers or {}), **traced}
+        head = request_head(method, url, headers or {})
         self._method = method
         self.sock.settimeout(self.timeout)
         self.sock.sendall(head + body if body else head)
