@@ -106,7 +106,7 @@ class AutoTune(Stage):
         self._enabled, self._strategy, self._openrouter = enabled, strategy, openrouter
         self._learned: Learned = lambda context: {}
         if enabled:
-            shipped()  # a tenth of a second's work, which no request shall wait for
+            shipped()  # a third of a second's work, which no request shall wait for
 
     @classmethod
     def from_settings(cls, settings: Settings) -> AutoTune:

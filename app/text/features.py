@@ -62,7 +62,8 @@ class Extractor:
     def __init__(
         self, entries: Mapping[str, Iterable[str]], numbers: Mapping[str, int], tones: Collection[str] = ()
     ) -> None:
-        self._numbers = numbers
+        # The words' own names are needed to make the lexicon, and never after.
+        self._numbers = {name: number for name, number in numbers.items() if not name.startswith("word ")}
         self._tones = frozenset(tones)
         self._lexicon = Lexicon({numbers[name]: patterns for name, patterns in entries.items()})
         self._more = [

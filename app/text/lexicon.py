@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from sys import intern
 from typing import TypeVar
 
 from .tokens import grams, is_spaceless
@@ -46,7 +47,7 @@ class Lexicon:
                 elif is_spaceless(pattern):
                     _add(self._grams, pattern, feature)
                 elif " " in pattern:
-                    _add(self._phrases, tuple(pattern.split(" ")), feature)
+                    _add(self._phrases, tuple(map(intern, pattern.split(" "))), feature)
                 else:
                     _add(self._words, pattern, feature)
         self._stems = _by_head(stems)

@@ -48,10 +48,10 @@ class Weights:
             rows[f"word {word}"] = row
             entries[f"word {word}"] = [word]
         self._tones: dict[str, tuple[float, ...]] = {
-            word: tuple(weight * _UNIT for weight in row) for word, row in data["tones"].items()
+            word: tuple(map(_weight, row)) for word, row in data["tones"].items()
         }
         self.extractor = Extractor(entries, {name: number for number, name in enumerate(rows)}, self._tones)
-        self._rows = [tuple(weight * _UNIT for weight in row) for row in rows.values()]
+        self._rows = [tuple(map(_weight, row)) for row in rows.values()]
         self._margins = [_Margins(self._rows, column) for column in range(len(self.contexts))]
 
     def scores(self, found: Found) -> list[float]:
@@ -76,6 +76,12 @@ class Weights:
             if (margin := part * (row[column] - sum(row) / len(row))) > _LEAST:
                 said.append((margin, word))
         return said
+
+
+@cache
+def _weight(hundredths: int) -> float:
+    """Give a weight; those that are alike are one number, of which there would be a third of a million."""
+    return hundredths * _UNIT
 
 
 def tone_share(count: int) -> float:
