@@ -340,10 +340,12 @@ def main() -> None:
     parser.add_argument("--heldout", action="store_true", help="measure the shipped model on the messages set apart")
     asked = parser.parse_args()
     if asked.heldout:
-        apart = rows("heldout.jsonl")
-        found = [detect(row["text"], [message["content"] for message in row.get("history") or ()]) for row in apart]
-        scores = np.array([[score for _, score, _ in detection.scores] for detection in found])
-        report("set apart", apart, scores, json.loads(MODEL.read_text(encoding="utf-8"))["temperature"])
+        temperature = json.loads(MODEL.read_text(encoding="utf-8"))["temperature"]
+        for name in ("heldout.jsonl", "examined.jsonl"):
+            apart = rows(name)
+            found = [detect(row["text"], [message["content"] for message in row.get("history") or ()]) for row in apart]
+            scores = np.array([[score for _, score, _ in detection.scores] for detection in found])
+            report(name, apart, scores, temperature)
         return
     data, extra = rows("train.jsonl"), rows("train_extra.jsonl", "train_more.jsonl", "train_wide.jsonl")
     scores = cross_validate(data, extra)
