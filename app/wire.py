@@ -118,6 +118,8 @@ def _write(value: Any) -> bytes:
         return b"[%b]" % b",".join(map(_write, value))
     if isinstance(value, str):
         return json.dumps(value).encode()
+    if type(value) is int:
+        return int.__repr__(value).encode()  # past 64 bits: what came of reckoning with a number that was read so
     return orjson.dumps(value, _spell, _OPTIONS)
 
 

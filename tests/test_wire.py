@@ -114,6 +114,14 @@ def test_exact_numbers_are_numbers() -> None:
     assert found[0] * 2 == 2.2
 
 
+@pytest.mark.parametrize("value", [10**30, -(10**30), 2**64, -(2**63) - 1])
+def test_what_was_reckoned_with_exact_numbers_can_be_written(value: int) -> None:
+    """A whole number past 64 bits is written whether it was read or computed, a truth value as one."""
+    text = f'{{"a":[{value},true,1]}}'.encode()
+    assert text == wire.dumps({"a": [value, True, 1]})
+    assert f"[{value - 1}]".encode() == wire.dumps([wire.loads(f"[{value}]".encode())[0] - 1])
+
+
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "[NaN]", '{"a":1.50,"b":NaN}'])
 def test_what_is_no_json_number_is_refused(text: str) -> None:
     """NaN and infinities are Python's, not JSON's."""

@@ -390,6 +390,27 @@ def test_citations_move_with_the_text(stm: Served, upstream: DemoUpstream) -> No
     assert [(0, 6), (8, 14)] == places
 
 
+@pytest.mark.parametrize("place", [10**30, -(10**30), -5, 2**63, 1.5, "3", None, True])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_citation_of_an_odd_place_ends_no_answer(
+    stm: Served, upstream: DemoUpstream, place: Any, stream: bool
+) -> None:
+    """Whatever upstream says of where it stands, the text and the citation arrive."""
+    citation = {"type": "url_citation", "url_citation": {"url": "https://x.y", "start_index": 3, "end_index": place}}
+    upstream.play([{"text": "I think we can go. That is all. "}, {"annotations": {"items": [citation]}}])
+
+    with stm.ask(stream=stream, stm_mode="live") as response:
+        data = response.data() if stream else [response.json()]
+
+    assert 200 == response.status and not [answer for answer in data if "error" in answer]
+    assert [citation["url_citation"]["url"]] == [
+        item["url_citation"]["url"]
+        for answer in (data[:-1] if stream else data)
+        for choice in answer["choices"]
+        for item in (choice.get("delta") or choice.get("message") or {}).get("annotations", ())
+    ]
+
+
 def test_a_cut_stream_gives_what_was_held(stm: Served, upstream: DemoUpstream) -> None:
     """A failure decides held text as the end of the text; no correction follows."""
     upstream.play([{"text": ["We go. I think "]}, {"cut": "fin"}])
