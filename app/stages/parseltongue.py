@@ -168,11 +168,12 @@ class Parseltongue(Stage):
         """Perturb the user's messages if asked to; the fields are checked in any case."""
         options = request.options
         is_on = _switch(options.get("parseltongue"), self._on)
-        plan = _read_plan(options, {**_REQUEST, "triggers": _trigger_field(options)}, self._defaults)
+        triggers = _trigger_field(options)
+        plan = _read_plan(options, {**_REQUEST, "triggers": triggers}, self._defaults)
         notes[self.name] = None
         if not is_on:
             return request
-        perturber = Perturber(plan, _needed(plan.triggers, "parseltongue_triggers"))
+        perturber = Perturber(plan, _needed(plan.triggers, triggers))
         body = _perturbed_body(request.body, perturber)
         notes[self.name] = perturber.to_notes()
         return request.with_body(body)

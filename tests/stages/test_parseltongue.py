@@ -263,7 +263,8 @@ class TestSettings:
         stage = Parseltongue(on=True, technique="zwj", triggers=["cactus"])
         options = {"parseltongue_triggers": ["fox"], "parseltongue_technique": "phonetic"}
         assert [user("cactus foks")] == prepared(options, [user("cactus fox")], stage)[0]
-        assert "parseltongue_triggers" == refused(prepared, {"parseltongue_triggers": []}, [user("x")], stage).param
+        for name in ("parseltongue_triggers", "custom_triggers"):
+            assert name == refused(prepared, {name: []}, [user("x")], stage).param
 
     @pytest.mark.parametrize(
         ("name", "values"),
