@@ -126,6 +126,29 @@ def test_only_ones_own_answers_can_be_rated(serve: Callable[..., Served], upstre
         assert 1 == response.json()["total_feedback"]
 
 
+def test_the_operator_may_rate_parameters_of_what_is_not_recorded(serve: Callable[..., Served]) -> None:
+    """With the metadata key, and with no other; an answer of somebody else is not the operator's to rate."""
+    served = serve(
+        SLUICE_PIPELINE="on", SLUICE_OPEN="off", SLUICE_API_KEYS="ann:key-of-ann", SLUICE_METADATA_KEY="the-operators"
+    )
+    ann, operator, other = ({"Authorization": f"Bearer {key}"} for key in ("key-of-ann", "the-operators", "no-key"))
+    with served.ask(headers=ann, stream=False) as response:
+        answer = response.json()
+    served.record()
+
+    for headers, message_id, status in (
+        (operator, "chatcmpl-unknown", 200),
+        (operator, answer["id"], 404),
+        (ann, "chatcmpl-unknown", 404),
+        (other, "chatcmpl-unknown", 401),
+        ({}, "chatcmpl-unknown", 401),
+    ):
+        with rate(served.url, headers, message_id=message_id) as response:
+            assert status == response.status
+    with request("GET", f"{served.url}/v1/feedback/stats", headers=operator) as response:
+        assert 1 == response.json()["total_feedback"]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
