@@ -77,6 +77,12 @@ class ChatRequest:
     include_usage: bool = False
     sent: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def wants_structure(self) -> bool:
+        """Whether ``response_format`` asks for anything but text."""
+        wanted = self.body.get("response_format")
+        return wanted is not None and not (isinstance(wanted, dict) and wanted.get("type") == "text")
+
     def with_body(self, body: dict[str, Any]) -> ChatRequest:
         """Give the same request with another upstream body."""
         return replace(self, body=body)

@@ -205,10 +205,7 @@ def _strategy(value: Any, default: str) -> str:
 
 
 def _may_run(request: ChatRequest) -> bool:
-    if "temperature" in request.sent or request.body.get("tools"):
-        return False
-    wanted = request.body.get("response_format")
-    return not isinstance(wanted, dict) or wanted.get("type", "text") == "text"
+    return not ("temperature" in request.sent or request.body.get("tools") or request.wants_structure)
 
 
 def _conversation(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:

@@ -93,7 +93,7 @@ class Stm(Stage):
         before = _prefill(request.body["messages"][-1])
         if before is not None:
             modules = tuple(name for name in modules if name != "direct_mode")
-        if not modules or _wants_structure(request.body) or _JSON.match(before or ""):
+        if not modules or request.wants_structure or _JSON.match(before or ""):
             return None
         mode = _mode(request.options.get("stm_mode"), self._mode)
         if mode == "live" and request.stream and request.body.get("logprobs") is True:
@@ -400,11 +400,6 @@ def _prefill(message: Chunk) -> str | None:
         texts = (part.get("text") for part in content if isinstance(part, dict))
         return "".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
-
-
-def _wants_structure(body: dict[str, Any]) -> bool:
-    wanted = body.get("response_format")
-    return wanted is not None and not (isinstance(wanted, dict) and wanted.get("type") == "text")
 
 
 def _says_something(choice: Chunk) -> bool:

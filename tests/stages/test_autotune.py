@@ -126,6 +126,8 @@ def test_only_what_was_left_out_is_filled(monkeypatch: pytest.MonkeyPatch) -> No
         {"temperature": 0},
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
         {"response_format": {"type": "json_object"}},
+        {"response_format": "json_object"},
+        {"response_format": {}},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
         {"messages": [{"role": "user", "content": ""}]},
         {"messages": [{"role": "system", "content": "x"}]},

@@ -237,6 +237,8 @@ def test_the_shipped_defaults(stm: Served, upstream: DemoUpstream) -> None:
     [
         {"stm_modules": []},
         {"response_format": {"type": "json_object"}},
+        {"response_format": "json_object"},
+        {"response_format": {}},
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}},
     ],
 )
