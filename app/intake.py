@@ -11,6 +11,7 @@ from .chunks import chunk_of_completion
 from .errors import GatewayError, UpstreamEmpty, UpstreamProtocolError
 from .sse import Comment, EventDecoder, ServerSentEvent
 from .template import Templates
+from .transport import PAUSE
 from .turns import give_way
 
 __all__ = ["Intake", "Response"]
@@ -27,6 +28,8 @@ class Response(Protocol):
     last_read_at: float
     read_until: float
     is_partial: bool
+    pauses: bool
+    can_pause: bool
 
     def iter_lines(self) -> Iterator[bytes]:
         """Yield the lines of the body as they come."""
@@ -69,7 +72,7 @@ class Intake:
         return self._decoder.is_pending or (self._response is not None and self._response.is_partial)
 
     def items(self, response: Response) -> Iterator[Any]:
-        """Yield each event's JSON value, and comments as ``Comment``, until ``[DONE]`` or the end of the body.
+        """Yield each event's JSON value, comments as ``Comment``, and ``PAUSE``, until ``[DONE]`` or the body's end.
 
         Of an event that fits a template only its text is yielded, as ``str``. A JSON body where a stream was asked
         for is one value. Events with empty data are passed over.
@@ -84,6 +87,9 @@ class Intake:
         before = b""
         idle = 0
         for line in self._lines:
+            if line is PAUSE:
+                yield PAUSE
+                continue
             if text is not None:
                 if not line:
                     self.event_at = response.last_read_at
@@ -96,7 +102,7 @@ class Intake:
                 before = line
                 continue
             if self.event_at is None and not self._decoder.is_pending and line.lstrip().startswith(b"{"):
-                yield self._whole(line)
+                yield from self._whole(line)
                 return
             event = decode(line)
             if event is None:
@@ -156,9 +162,12 @@ class Intake:
             raise UpstreamProtocolError("upstream sent an event that is no JSON object: expected a completion chunk")
         return (value,)
 
-    def _whole(self, first: bytes) -> Any:
+    def _whole(self, first: bytes) -> Iterator[Any]:
         body = bytearray(first)
         for count, line in enumerate(self._lines):
+            if line is PAUSE:
+                yield PAUSE
+                continue
             body += b"\n" + line
             if len(body) > self._limit:
                 raise UpstreamProtocolError("upstream sent a JSON body over the limit (SLUICE_MAX_EVENT_BYTES)")
@@ -170,7 +179,7 @@ class Intake:
             raise UpstreamProtocolError("upstream sent neither an event stream nor JSON") from None
         self.event_at = time.monotonic()
         self.is_done = True
-        return chunk_of_completion(value) if isinstance(value, dict) else value
+        yield chunk_of_completion(value) if isinstance(value, dict) else value
 
 
 def _tells_more(value: Any) -> bool:

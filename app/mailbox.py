@@ -28,6 +28,7 @@ class Mailbox:
         self._put = 0
         self._taken = 0
         self._reader_waits = False
+        self._is_handed_over = False
         self._ready = threading.Lock()
         self._space = threading.Lock()
         self._ready.acquire()
@@ -55,17 +56,22 @@ class Mailbox:
             _release(self._ready)
 
     def take(self) -> list[Any]:
-        """Wait for items and give all there are."""
+        """Wait for items and give all there are; perhaps none once it has been handed over."""
         items: list[Any] = []
-        while not items:
+        while not items and not self._is_handed_over:
             self._ready.acquire()
-            pop = self._items.popleft
-            try:
-                while True:
-                    items.append(pop())
-            except IndexError:
-                pass
+            items = self.take_now()
         return items
+
+    def take_now(self) -> list[Any]:
+        """Give all items there are, perhaps none."""
+        items: list[Any] = []
+        pop = self._items.popleft
+        try:
+            while True:
+                items.append(pop())
+        except IndexError:
+            return items
 
     def taken(self, size: int) -> None:
         """Count what the consumer has taken; wakes a waiting reader."""
@@ -73,6 +79,13 @@ class Mailbox:
         if self._reader_waits:
             self._reader_waits = False
             _release(self._space)
+
+    def hand_over(self) -> None:
+        """Leave reading to the consumer: ``take`` comes back at once, and nothing is bound that it puts in itself."""
+        self._is_handed_over = True
+        self.lift()
+        if self._ready.locked():
+            _release(self._ready)
 
     def lift(self) -> None:
         """Lift the bound for good: a waiting reader goes on, nothing waits any more."""

@@ -5,16 +5,20 @@ encoded ending. The **consumer**, who is the server's thread for the request or 
 the reader put into the mailbox. The **ticker** looks at every stream a few times a second: heartbeats, time limits,
 a client that left or stalled, the drain. Whoever finds a reason to end states it by ``fail``; the first one counts.
 The ending itself is written once: by the reader, or by the ticker while the reader is still waiting for a response.
+
+Under gevent the reader ends once upstream has answered, and the consumer reads for itself from then on: a greenlet
+less for each stream, and a wake-up less for each chunk. It can be woken for a heartbeat there, as no thread can.
 """
 
 from __future__ import annotations
 
 import _thread
+import contextlib
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from . import wire
@@ -35,11 +39,11 @@ from .peer import Peer
 from .pipeline import Chunk, Run
 from .record import Record
 from .settings import Settings
-from .sinks import Last, Sink
+from .sinks import END, Last, Sink
 from .sse import Comment, EventTooLong, encode_comment
 from .template import content_of
 from .ticker import Ticker
-from .transport import Broken, Call, Cancelled
+from .transport import PAUSE, Broken, Call, Cancelled
 from .turns import EVENT_WORK, TURN_WORK, give_way
 
 __all__ = ["HEARTBEAT", "Stream", "Upstream"]
@@ -62,6 +66,7 @@ _PARAMS = (
 )
 _END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _TAIL_SECONDS = 1.0
+_OVER = object()
 _HEAD = frozenset({"id", "object", "created", "model"})
 _BESIDE = ("reasoning", "reasoning_content", "refusal")
 _CHARACTERS_PER_TOKEN = 4  # what upstream did not count is estimated
@@ -158,6 +163,9 @@ class Stream:
         self._is_ending = False  # someone writes the ending
         self._is_closed = False
         self._reader_started = False
+        # A trace's context is the reader's own; and who calls the library may break off a wait and come again.
+        self._may_hand_over = record.trace is None and peer is not None
+        self._reading: Generator[None, None, None] | None = None  # what the reader has left to the consumer
         self._intake = Intake(settings.max_event_bytes)
         self._limits = Limits(settings, self._intake)
         self._wrote_at = self._taken_at = time.monotonic()
@@ -184,7 +192,7 @@ class Stream:
         """Wait for items; a ``Last`` at the end of the list says that nothing follows."""
         self._is_served = True
         self._is_away = False
-        items = self.mailbox.take()
+        items = self._items()
         self._is_away = True
         self._wrote_at = time.monotonic()
         last = items[-1]
@@ -193,6 +201,17 @@ class Stream:
             if type(last) is Last:
                 self._reached_end = True
                 self._tell_end()
+        return items
+
+    def _items(self) -> list[Any]:
+        items: list[Any] = []
+        while not items:
+            if self._reading is None:
+                items = self.mailbox.take()
+            elif next(self._reading, _OVER) is _OVER:
+                items = self.mailbox.take_now() or [END]
+            else:
+                items = self.mailbox.take_now()
         return items
 
     @property
@@ -206,6 +225,7 @@ class Stream:
 
     def wait_for_word(self, seconds: float) -> None:
         """Wait until the answer has said something, or ended, for at most *seconds*."""
+        self._may_hand_over = False
         self._is_served = True
         self._wrote_at = time.monotonic() + seconds  # nothing is given to the client meanwhile, so it cannot stall
         self.first_event.wait(seconds)
@@ -232,6 +252,19 @@ class Stream:
         self._account()
         if self._on_close is not None:
             self._on_close()
+        self._read_out()
+
+    def _read_out(self) -> None:
+        """Finish what the reader has left to the consumer: read on to the body's end, or give up the connection."""
+        reading = self._reading
+        if reading is None:
+            return
+        if self.error is None:
+            for _ in reading:
+                pass
+        else:
+            with contextlib.suppress(ValueError):  # the consumer is in it, and about to be told
+                reading.close()
 
     def _tell_end(self) -> None:
         if self._on_end is not None:
@@ -285,6 +318,8 @@ class Stream:
                 if not self._is_ending:  # nothing may follow the ending
                     self.mailbox.slip(HEARTBEAT)
                     self._record.heartbeats += 1
+                    if self._reading is not None:
+                        self.call.wake()
 
     def _give_up(self, peer: Peer, error: ClientGone) -> None:
         self.fail(error)
@@ -295,9 +330,8 @@ class Stream:
             peer.cut()  # wakes a server that is stuck in a write
 
     def _limit_passed(self, now: float) -> GatewayError | None:
-        return self._limits.passed(
-            now, sent_at=self.call.sent_at, taken_at=self._taken_at, is_full=self.mailbox.is_full
-        )
+        is_full = self.mailbox.is_full if self._reading is None else self._is_away
+        return self._limits.passed(now, sent_at=self.call.sent_at, taken_at=self._taken_at, is_full=is_full)
 
     # The reader's side.
 
@@ -306,20 +340,45 @@ class Stream:
         try:
             body = wire.dumps(self._run.request.body)
             response = self._upstream.open(self.call, body, self._key, own_key=self._own_key)
+            reading = self._finish(response)
+            next(reading)  # a generator that has not begun does not close what it is to close
             with self._lock:
                 if self._is_ending:
                     return
                 self._is_open = True
+                if self._may_hand_over and response.can_pause and self.call.can_wake:
+                    response.pauses = True
+                    self._reading = reading
             self._record.headers_ms = self._record.elapsed_ms()
             self._offered_id = _id_of(response)
-            self._relay(response)
+            if self._reading is not None:
+                self.mailbox.hand_over()
+                return
+            for _ in reading:
+                pass
         except BaseException as error:  # whatever happens, the client is told the end
-            failure = self._failure(error)
-            forget_frames(error)  # request and answer go when the stream does, not with the garbage
-            self._end_badly(failure)
+            self._end_with(error)
         finally:
-            if response is not None:
+            if response is not None and self._reading is None:
                 response.close()
+
+    def _finish(self, response: Response) -> Generator[None, None, None]:
+        """Relay *response* and end the stream; yields at the start, and wherever more is to be waited for."""
+        try:
+            yield
+            yield from self._relay(response)
+        except Exception as error:
+            self._end_with(error)
+        except BaseException:
+            self._end_badly(ClientGone("cancelled"))
+            raise
+        finally:
+            response.close()
+
+    def _end_with(self, error: BaseException) -> None:
+        failure = self._failure(error)
+        forget_frames(error)  # request and answer go when the stream does, not with the garbage
+        self._end_badly(failure)
 
     def _failure(self, error: BaseException) -> GatewayError:
         if isinstance(error, GatewayError):
@@ -331,8 +390,8 @@ class Stream:
         log.error("relaying for record %s failed: %s", self._record.record_id, told(error))
         return InternalError("the gateway failed; its log says why")
 
-    def _relay(self, response: Response) -> None:
-        """Relay the body to its end, then end the stream."""
+    def _relay(self, response: Response) -> Iterator[None]:
+        """Relay the body to its end, then end the stream; yields where ``PAUSE`` stands, and after the ending."""
         note_gap: Any = self._record.gaps.note
         work = 0
         try:
@@ -344,6 +403,8 @@ class Stream:
                     work += len(item)
                 elif type(item) is Comment:
                     self.sink.comment(item)
+                elif item is PAUSE:
+                    yield
                 else:
                     self._chunk(item)
                     note_gap(self._intake.event_at)
@@ -357,6 +418,7 @@ class Stream:
         if self.call.cancelled.is_set() and self.error is not None:
             raise self.error
         self._end_well()
+        yield
         if self._intake.is_done:
             self.call.limit_reads(_TAIL_SECONDS)
             self._intake.read_tail(_TAIL_SECONDS)

@@ -51,7 +51,7 @@ from .sse import EventTooLong, LineBuffer
 from .ticker import Ticker
 from .trace import Trace
 
-__all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
+__all__ = ["PAUSE", "Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
 
 _READ_SIZE = 65536
 _FIRST_READ = 8192
@@ -71,6 +71,10 @@ class Cancelled(Exception):
 
     NOTE: a plain exception on purpose: urllib3 retries some of its own and of the socket's.
     """
+
+
+class _Woken(Exception):
+    """A wait for bytes was broken off by ``Call.wake``; nothing has been read."""
 
 
 class UpstreamDown(ConnectTimeoutError):
@@ -130,6 +134,24 @@ class Call:
                 # NOTE: the plain method: SSLSocket.shutdown would drop the TLS object under a reader that uses it.
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    @property
+    def can_wake(self) -> bool:
+        """Whether ``wake`` does anything: gevent can break off a wait for bytes, and a thread's cannot be."""
+        hub = getattr(self._socket, "hub", None)
+        return hasattr(hub, "_cancel_wait")
+
+    def wake(self) -> None:
+        """Let a read that waits come back without bytes; nothing is lost. From any greenlet."""
+        if self.can_wake:
+            sock: Any = self._socket
+            sock.hub.loop.run_callback(self._break_off, sock)
+
+    def _break_off(self, sock: Any) -> None:
+        # The hub's own ``cancel_wait`` would not look whose connection it is by now.
+        hub, event = sock.hub, sock._read_event
+        if sock is self._socket and event is not None:
+            hub._cancel_wait(event, _Woken(), False)
 
     def attach(self, sock: socket.socket | None) -> None:
         """Note that *sock* now carries this call.
@@ -245,11 +267,15 @@ def _reader(raw: Any) -> Callable[..., bytes]:
 
     urllib3's own ``read1`` goes through six layers for each block. A chunked body that is not compressed needs none.
     """
-    inner = getattr(raw, "_original_response", None)
-    if isinstance(inner, _FinalResponse) and inner.chunked and not raw.headers.get("Content-Encoding"):
-        return inner.read_block
-    read: Callable[..., bytes] = raw.read1
+    inner = _unwrapped(raw)
+    read: Callable[..., bytes] = raw.read1 if inner is None else inner.read_block
     return read
+
+
+def _unwrapped(raw: Any) -> _FinalResponse | None:
+    inner = getattr(raw, "_original_response", None)
+    plain = isinstance(inner, _FinalResponse) and inner.chunked and not raw.headers.get("Content-Encoding")
+    return inner if plain else None
 
 
 class _Cancellable:
@@ -530,6 +556,17 @@ def _attempt(response: Any, error: Exception | None) -> Attempt:
     return Attempt(error="connect timeout" if isinstance(error, ConnectTimeoutError) else "connection lost")
 
 
+class _Pause(bytes):
+    """Stands among the lines where all that has come was given; passes through ``iter_lines`` as it is."""
+
+    def splitlines(self, keepends: bool = False) -> list[bytes]:
+        return [self]
+
+
+PAUSE = _Pause()
+"""Among a response's lines: the next one is to be waited for, or the wait was broken off."""
+
+
 class StreamResponse(requests.Response):
     """A response whose ``iter_lines`` is prompt, right and linear.
 
@@ -545,6 +582,13 @@ class StreamResponse(requests.Response):
     """Whether those bytes ended within a line."""
     read_until = math.inf
     """Monotonic time after which nothing more is read, whatever still comes."""
+    pauses = False
+    """Whether ``PAUSE`` is yielded before each wait."""
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether a wait for bytes can be broken off and taken up again; urllib3 gives up a response at any error."""
+        return _unwrapped(self.raw) is not None
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
         """Yield blocks of whole lines, each ended by LF; the unfinished last line at the end.
@@ -556,7 +600,14 @@ class StreamResponse(requests.Response):
         lines = LineBuffer(self.line_limit)
         read, now, size = _reader(self.raw), time.monotonic, _FIRST_READ
         try:
-            while data := read(size, decode_content=True):
+            while True:
+                try:
+                    data = read(size, decode_content=True)
+                except _Woken:
+                    yield PAUSE
+                    continue
+                if not data:
+                    break
                 size = _READ_SIZE if len(data) > _FIRST_READ // 2 else _FIRST_READ
                 self.last_read_at = now()
                 if self.last_read_at > self.read_until:
@@ -565,6 +616,8 @@ class StreamResponse(requests.Response):
                 self.is_partial = lines.is_partial
                 if block:
                     yield block
+                    if self.pauses:
+                        yield PAUSE
         except (Urllib3Error, OSError):
             self.raw.close()
             raise

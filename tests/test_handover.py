@@ -1,0 +1,154 @@
+"""Under gevent the consumer of a stream reads upstream itself: woken for heartbeats, losing nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.demo import DemoUpstream
+from app.mailbox import Mailbox
+from app.transport import Call
+from tests.certificates import make_certificate
+from tests.clock import PATIENCE
+from tests.servers import GunicornGateway, open_stream
+from tests.test_streaming import texts
+
+ASKED = {"stream": True, "messages": [{"role": "user", "content": "x"}]}
+_CHUNK = {"id": "gen-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+def event(text: str) -> bytes:
+    """Give an event of upstream's."""
+    chunk = {**_CHUNK, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+def settings_for(upstream: DemoUpstream, folder: Path) -> dict[str, str]:
+    return {
+        "OPENROUTER_BASE_URL": upstream.base_url,
+        "SLUICE_PIPELINE": "off",
+        "SLUICE_DATABASE_URL": f"sqlite:///{folder}/records.db",
+        "SLUICE_HEARTBEAT": "0.5",
+    }
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_heartbeats_do_not_disturb_reading(tls: bool, tmp_path: Path) -> None:
+    """Silence between events, and within one whose beginning has come, is filled, and every byte then counts."""
+    pair = make_certificate(tmp_path)
+    second = event("second")
+    with DemoUpstream(ssl_context=pair.server_context() if tls else None) as upstream:
+        upstream.play(
+            [
+                {"bytes": event("first")},
+                {"wait": 1.3},
+                {"bytes": second[:40]},
+                {"wait": 1.3},
+                {"bytes": second[40:] + event("third") + b"data: [DONE]\n\n"},
+            ]
+        )
+        values = settings_for(upstream, tmp_path) | ({"SLUICE_CA_BUNDLE": str(pair.certificate)} if tls else {})
+        with GunicornGateway(values) as gateway, open_stream(gateway.chat_url, ASKED) as stream:
+            blocks = stream.events()
+
+    data = [block.removeprefix("data: ") for block in blocks if block.startswith("data: ")]
+    assert "[DONE]" == data.pop()
+    assert "firstsecondthird" == texts([json.loads(value) for value in data])
+    first = next(number for number, block in enumerate(blocks) if "first" in block)
+    after = next(number for number, block in enumerate(blocks) if "second" in block)
+    assert 3 <= blocks[first:after].count(": keep-alive")
+
+
+def test_a_connection_is_used_again_after_heartbeats(upstream: DemoUpstream, tmp_path: Path) -> None:
+    """The consumer reads on to the end of the body, and the connection goes back."""
+    upstream.play([{"text": "a"}, {"wait": 1.2}, {"text": "b"}])
+    upstream.play([{"text": "c"}])
+
+    with GunicornGateway(settings_for(upstream, tmp_path)) as gateway:
+        for expected in ("ab", "c"):
+            with open_stream(gateway.chat_url, ASKED) as stream:
+                assert expected == texts(stream.data())
+
+    assert 1 == upstream.connects
+
+
+def test_an_end_that_does_not_come_keeps_nobody(upstream: DemoUpstream, tmp_path: Path) -> None:
+    """The client has its whole answer, framing too, while upstream's body stays open behind ``[DONE]``."""
+    upstream.play([{"bytes": event("a") + b"data: [DONE]\n\n"}, {"silence": True}])
+
+    with GunicornGateway(settings_for(upstream, tmp_path)) as gateway:
+        with open_stream(gateway.chat_url, ASKED) as stream:
+            data = stream.data()
+
+        assert ["a", "[DONE]"] == [texts(data), data[-1]]
+        assert upstream.requests[0].closed.wait(PATIENCE)
+
+
+def test_a_stream_whose_upstream_falls_silent_ends(upstream: DemoUpstream, tmp_path: Path) -> None:
+    """Silence is told from heartbeats of our own, however many go out meanwhile."""
+    upstream.play([{"text": "a"}, {"silence": True}])
+    values = settings_for(upstream, tmp_path) | {"SLUICE_IDLE_TIMEOUT": "2"}
+
+    with GunicornGateway(values) as gateway, open_stream(gateway.chat_url, ASKED) as stream:
+        data = stream.data()
+
+    assert ["upstream_timeout", "[DONE]"] == [data[-2]["error"]["code"], data[-1]]
+
+
+class Hub:
+    """Stands for gevent's: takes callbacks, and notes the waits that it is to break off."""
+
+    def __init__(self) -> None:
+        self.loop = SimpleNamespace(run_callback=lambda callback, *args: self.callbacks.append((callback, args)))
+        self.callbacks: list[Any] = []
+        self.broken_off: list[Any] = []
+
+    def _cancel_wait(self, event: Any, error: Exception, close: bool) -> None:
+        self.broken_off.append(event)
+
+
+def test_only_a_calls_own_wait_is_broken_off() -> None:
+    """A connection that has become another's between the wish and its turn is left alone."""
+    hub = Hub()
+    sock: Any = SimpleNamespace(hub=hub, _read_event="event")
+    call = Call()
+    call.attach(sock)
+
+    call.wake()
+    call.detach()
+    for callback, args in hub.callbacks:
+        callback(*args)
+
+    assert [] == hub.broken_off
+    call.attach(sock)
+    call.wake()
+    callback, args = hub.callbacks[-1]
+    callback(*args)
+    assert ["event"] == hub.broken_off
+
+
+def test_a_thread_is_not_woken() -> None:
+    """A wait in a thread cannot be broken off, so reading stays with the reader there."""
+    call = Call()
+    assert not call.can_wake
+    call.wake()
+
+
+def test_a_mailbox_that_is_handed_over_lets_its_consumer_go() -> None:
+    """A consumer that waits comes back without items, and its own items are bound by nothing."""
+    box = Mailbox(1)
+    got: list[list[Any]] = []
+    consumer = threading.Thread(target=lambda: got.append(box.take()))
+    consumer.start()
+
+    box.hand_over()
+    consumer.join(PATIENCE)
+    box.put("a", 10)
+    box.put("b", 10)
+
+    assert [[], ["a", "b"], []] == [*got, box.take_now(), box.take_now()]
