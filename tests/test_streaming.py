@@ -282,7 +282,7 @@ def test_a_four_megabyte_event_passes(served: Served, upstream: DemoUpstream) ->
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1400])
-@pytest.mark.parametrize("eol", ["lf", "crlf", "cr"])
+@pytest.mark.parametrize("eol", ["lf", "crlf", "cr", "mixed"])
 def test_any_packets_and_line_ends_give_the_same_chunks(
     served: Served, upstream: DemoUpstream, size: int, eol: str
 ) -> None:

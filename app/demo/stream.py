@@ -76,6 +76,7 @@ class Stream:
     has_done: bool = False
     calls: int = 0
     _lines: int = 0
+    _line_ended: str = ""
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class Stream:
 
     def lines(self, lines: list[str]) -> Body:
         """Lines as they are, each with the line ending in force."""
-        return Body("".join(line + self._line_end() for line in lines).encode("utf-8", "surrogatepass"))
+        return Body("".join(line + self._line_end(line) for line in lines).encode("utf-8", "surrogatepass"))
 
     def dumps(self, value: Any) -> str:
         """JSON in the layout in force."""
@@ -127,10 +128,14 @@ class Stream:
             return json.dumps(value, indent=indent, separators=separators)  # UTF-8 has no lone surrogates
         return text
 
-    def _line_end(self) -> str:
+    def _line_end(self, line: str) -> str:
         ends = _LINE_ENDS[self.style.line_ending]
         self._lines += 1
-        return ends[self._lines % len(ends)]
+        end = ends[self._lines % len(ends)]
+        if not line and end == "\n" and self._line_ended == "\r":
+            end = "\r\n"  # a line feed right behind a carriage return would end no line of its own
+        self._line_ended = end
+        return end
 
     def _note(self, chunk: dict[str, Any]) -> None:
         self.has_usage = self.has_usage or chunk.get("usage") is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -349,6 +350,15 @@ def test_mixed_line_ends_have_all_three(play: Play) -> None:
     body = play({"style": {"line_ending": "mixed"}}, {"lines": ["x"] * 6}, {"end": True}).body
 
     assert [2, 2, 4] == [body.count(b"\r\n"), body.count(b"x\n"), body.count(b"\r")]
+
+
+@pytest.mark.parametrize("layout", ["compact", "pretty"])
+def test_events_with_mixed_line_ends_stay_apart(play: Play, layout: str) -> None:
+    """However many there are, each is ended by an empty line, and a reader of event streams finds them all."""
+    body = play({"style": {"line_ending": "mixed", "json": layout}}, {"text": ["a"] * 12}, {"end": True}).body
+
+    blocks = re.split("\n\n+", re.sub("\r\n|\r", "\n", body.decode()).strip("\n"))
+    assert ["a"] * 12 == [json.loads(block.replace("data: ", ""))["choices"][0]["delta"]["content"] for block in blocks]
 
 
 def test_roles_on_the_first_chunk_only(play: Play) -> None:
