@@ -29,6 +29,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import (
     ConnectTimeoutError,
     MaxRetryError,
+    NameResolutionError,
     NewConnectionError,
     ProtocolError,
     ProxyError,
@@ -44,6 +45,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
+from .addresses import Addresses
 from .chunked import ChunkedDecoder
 from .head import read_fields, request_head
 from .idle import IdleConnections
@@ -59,6 +61,7 @@ _FIRST_READ = 8192
 _TCP_ESTABLISHED = 1
 _MAX_DIGITS = 19
 _local = threading.local()
+_addresses = Addresses()
 
 
 def _breaker() -> Breaker:
@@ -293,14 +296,32 @@ class _Cancellable:
     _method = "GET"
 
     def _new_conn(self) -> socket.socket:
-        _breaker().check()
+        breaker = _breaker()
+        breaker.check()
         try:
-            sock: socket.socket = super()._new_conn()  # type: ignore[misc]
+            sock = self._connected()
         except Exception:
-            _breaker().failed()
+            breaker.failed()
             raise
-        _breaker().succeeded()
+        breaker.succeeded()
         return sock
+
+    def _connected(self) -> socket.socket:
+        this: Any = self
+        try:
+            return _addresses.connect(
+                this._dns_host,
+                this.port,
+                timeout=this.timeout,
+                source=this.source_address,
+                options=this.socket_options,
+            )
+        except socket.gaierror as error:
+            raise NameResolutionError(this.host, this, error) from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(this, f"no connection to {this.host} within {this.timeout} s") from error
+        except OSError as error:
+            raise NewConnectionError(this, f"no connection: {error}") from error
 
     @property
     def is_connected(self) -> bool:
@@ -333,7 +354,10 @@ class _Cancellable:
         head = request_head(method, url, headers or {})
         self._method = method
         self.sock.settimeout(self.timeout)
-        self.sock.sendall(head + body if body else head)
+        data = head + body if body else head
+        sent = self.sock.send(data)  # nearly always all of it; gevent's sendall is four calls around this one
+        if sent < len(data):
+            self.sock.sendall(memoryview(data)[sent:])
 
     def getresponse(self) -> Any:
         """Wait for a response's head.

@@ -25,7 +25,7 @@ FLASK = {
     "terminal",
     "testing",
 }
-REQUESTS = {"head", "transport", "upstream"}
+REQUESTS = {"addresses", "head", "transport", "upstream"}
 
 
 def name_of(path: Path) -> str:
