@@ -34,10 +34,11 @@ def note_arrival() -> None:
 
 def request_id() -> str:
     """Give the current request's id: the client's own where it is sane, else one of ours."""
-    if "sluice_request_id" not in g:
+    found: str | None = g.get("sluice_request_id")
+    if found is None:
         given = request.headers.get(HEADER, "")
-        g.sluice_request_id = given if _SANE.fullmatch(given) else f"req-{secrets.token_hex(12)}"
-    return str(g.sluice_request_id)
+        found = g.sluice_request_id = given if _SANE.fullmatch(given) else f"req-{secrets.token_hex(12)}"
+    return found
 
 
 def attend(app: App, counter: Counter, is_ours: Callable[[], bool]) -> None:

@@ -42,6 +42,14 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
+        self._second: tuple[int, str] = 0, ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """Give the local time, worked out once a second."""
+        second = self._second
+        if second[0] != int(record.created):
+            second = self._second = int(record.created), super().formatTime(record, datefmt)
+        return second[1]
 
     def formatException(self, ei: Any) -> str:
         """Say what kind and where; the words of an exception may hold what it was about."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from .log_format import JsonFormatter, TextFormatter, plain
@@ -41,6 +42,7 @@ _FACTS = (
     "chunks",
     "is_estimate",
 )
+_facts_of = attrgetter(*_FACTS)
 _USAGE = ("prompt_tokens", "completion_tokens", "cost")
 _IN_TEXT = ("end_reason", "error_code", "requested_model", "key_label", "attempts", "first_chunk_ms", "total_ms")
 _TEXT_ENDS = ("completion_tokens", "request_id", "record_id")
@@ -63,7 +65,10 @@ def log_record(record: Record) -> None:
         return
     usage = record.usage or {}
     facts = {"method": "POST", "route": record.endpoint, "attempts": len(record.attempts)}
-    facts |= {name: _clipped(getattr(record, name)) for name in _FACTS}
+    facts |= {
+        name: value[:_LONGEST] if type(value) is str else value
+        for name, value in zip(_FACTS, _facts_of(record), strict=True)
+    }
     facts["trace_id"] = record.trace.trace_id if record.trace is not None else None
     facts |= {name: value for name in _USAGE if isinstance(value := usage.get(name), (int, float))}
     line = _Line(f"POST {record.endpoint} {record.status}", facts, _IN_TEXT + _TEXT_ENDS)
@@ -93,7 +98,5 @@ def set_up(settings: Settings) -> None:
         handler = _Handler(sys.stderr)
         handler.setFormatter(JsonFormatter() if settings.log_format == "json" else TextFormatter())
         logger.addHandler(handler)
-
-
-def _clipped(value: Any) -> Any:
-    return value[:_LONGEST] if isinstance(value, str) else value
+        # No line names a thread, and under gevent an object is made for each greenlet that is asked for its name.
+        logging.logThreads = logging.logMultiprocessing = False

@@ -168,10 +168,12 @@ class Stream:
         self._reading: Generator[None, None, None] | None = None  # what the reader has left to the consumer
         self._intake = Intake(settings.max_event_bytes)
         self._limits = Limits(settings, self._intake)
+        self._silent_until = settings.heartbeat - ticker.period  # seconds after which the next tick would be too late
         self._wrote_at = self._taken_at = time.monotonic()
         self._is_away = True  # the consumer is not waiting in ``take``
         self._is_served = False  # the consumer has come at least once
         self._reached_end = False
+        self._facts: dict[str, Any] | None = None  # the metadata that the ending was written with
         ticker.add(self)
 
     # The consumer's side.
@@ -309,11 +311,7 @@ class Stream:
             self.fail(Draining("this worker is shutting down; send the request again"))
         elif (passed := self._limit_passed(now)) is not None:
             self.fail(passed)
-        elif (
-            self.sink.wants_comments
-            and not self._is_away
-            and now - self._wrote_at + self._settings.tick > self._settings.heartbeat
-        ):
+        elif self.sink.wants_comments and not self._is_away and now - self._wrote_at > self._silent_until:
             with self._lock:
                 if not self._is_ending:  # nothing may follow the ending
                     self.mailbox.slip(HEARTBEAT)
@@ -522,7 +520,7 @@ class Stream:
         chunks = self.chunks
         ended = {end["choices"][0]["index"] for end in self._ends}
         self._ends += [chunks.finish_chunk(index) for index in chunks.begun if index not in ended]
-        self._ends[-1]["x_g0dm0d3"] = self.metadata()
+        self._ends[-1]["x_g0dm0d3"] = self._facts = self.metadata()
         for end in self._ends:
             self.sink.chunk(end)
         if self._run.request.include_usage and chunks.usage is not None:
@@ -596,7 +594,7 @@ class Stream:
 
     def _account(self) -> None:
         record, chunks, error = self._record, self.chunks, self.error
-        facts = self.metadata()
+        facts = self._facts or self.metadata()
         record.generation_id, record.served_model = facts["generation_id"], chunks.model
         record.provider = chunks.provider
         record.params_used, record.attempts = facts["params_used"], facts["attempts"]

@@ -36,7 +36,7 @@ class Ticker:
     """
 
     def __init__(self, period: float) -> None:
-        self._period = period
+        self.period = period
         self._watched: set[Watched] = set()
         self._lock = threading.Lock()
         self._running_in: int | None = None
@@ -69,7 +69,7 @@ class Ticker:
     def _run(self) -> None:
         idle = 0
         while True:
-            time.sleep(self._period)
+            time.sleep(self.period)
             now = time.monotonic()
             for item in list(self._watched):
                 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,7 +78,8 @@ class UpstreamClient:
             Cancelled: the call was cancelled.
             UpstreamError: no connection, or a status that is no success.
         """
-        request = copy.copy(self._template)  # its own ``copy`` also copies what no request of ours has
+        request = requests.PreparedRequest()
+        request.__dict__.update(self._template.__dict__)  # its own ``copy`` also copies what no request of ours has
         request.headers = {**self._headers, "Content-Length": str(len(body))}  # type: ignore[assignment]
         request.body = body
         if key:

@@ -250,7 +250,8 @@ class Parseltongue(Stage):
 def _read_plan(values: Mapping[str, Any], names: Mapping[str, str], defaults: Plan) -> Plan:
     """Read from *values* what *names* maps each attribute of a plan to; left out or null is the default's."""
     given = {what: (values[name], name) for what, name in names.items() if values.get(name) is not None}
-    return replace(defaults, **{what: _READERS[what](value, name) for what, (value, name) in given.items()})
+    read = {what: _READERS[what](value, name) for what, (value, name) in given.items()}
+    return replace(defaults, **read) if read else defaults
 
 
 def _perturbed_body(body: dict[str, Any], perturber: Perturber) -> dict[str, Any]:
