@@ -341,11 +341,11 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.heldout:
         temperature = json.loads(MODEL.read_text(encoding="utf-8"))["temperature"]
-        for name in ("heldout.jsonl", "examined.jsonl"):
-            apart = rows(name)
+        for names in (["heldout.jsonl"], ["examined.jsonl"], ["heldout.jsonl", "examined.jsonl"]):
+            apart = rows(*names)
             found = [detect(row["text"], [message["content"] for message in row.get("history") or ()]) for row in apart]
             scores = np.array([[score for _, score, _ in detection.scores] for detection in found])
-            report(name, apart, scores, temperature)
+            report(" and ".join(names), apart, scores, temperature)
         return
     data, extra = rows("train.jsonl"), rows("train_extra.jsonl", "train_more.jsonl", "train_wide.jsonl")
     scores = cross_validate(data, extra)
