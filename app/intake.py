@@ -30,6 +30,7 @@ class Response(Protocol):
     is_partial: bool
     pauses: bool
     can_pause: bool
+    is_over: bool
 
     def iter_lines(self) -> Iterator[bytes]:
         """Yield the lines of the body as they come."""
@@ -123,6 +124,11 @@ class Intake:
         last = self._decoder.flush()
         if last is not None:
             yield from self._values(last)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the response is left to be waited for."""
+        return self._response is not None and self._response.is_over
 
     def read_tail(self, seconds: float) -> None:
         """Read on to the body's end, within bounds, so that the connection can be used again."""

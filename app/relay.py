@@ -262,11 +262,20 @@ class Stream:
         if reading is None:
             return
         if self.error is None:
-            for _ in reading:
-                pass
+            if self._intake.is_over or not self._thread_for(reading):
+                for _ in reading:
+                    pass
         else:
             with contextlib.suppress(ValueError):  # the consumer is in it, and about to be told
                 reading.close()
+
+    def _thread_for(self, reading: Generator[None, None, None]) -> bool:
+        # The server waits for us before it closes the client's connection, or takes the next request from it.
+        try:
+            _thread.start_new_thread(lambda: [None for _ in reading], ())
+        except RuntimeError:
+            return False
+        return True
 
     def _tell_end(self) -> None:
         if self._on_end is not None:

@@ -614,6 +614,12 @@ class StreamResponse(requests.Response):
         """Whether a wait for bytes can be broken off and taken up again; urllib3 gives up a response at any error."""
         return _unwrapped(self.raw) is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the body's end has been read; not known of every body."""
+        inner = _unwrapped(self.raw)
+        return inner is not None and inner.fp is None
+
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
         """Yield blocks of whole lines, each ended by LF; the unfinished last line at the end.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from app.mailbox import Mailbox
 from app.transport import Call
 from tests.certificates import make_certificate
 from tests.clock import PATIENCE
-from tests.servers import GunicornGateway, open_stream
+from tests.servers import GunicornGateway, open_stream, request
 from tests.test_streaming import texts
 
 ASKED = {"stream": True, "messages": [{"role": "user", "content": "x"}]}
@@ -87,6 +88,20 @@ def test_an_end_that_does_not_come_keeps_nobody(upstream: DemoUpstream, tmp_path
 
         assert ["a", "[DONE]"] == [texts(data), data[-1]]
         assert upstream.requests[0].closed.wait(PATIENCE)
+
+
+def test_an_end_that_does_not_come_does_not_hold_up_the_client(upstream: DemoUpstream, tmp_path: Path) -> None:
+    """Its connection is closed, or free for its next request, before upstream's, which is given a second."""
+    upstream.play([{"bytes": event("a") + b"data: [DONE]\n\n"}, {"silence": True}])
+
+    with GunicornGateway(settings_for(upstream, tmp_path)) as gateway:
+        with request("POST", gateway.chat_url, json.dumps(ASKED), version="HTTP/1.0") as stream:
+            data = stream.data()
+        ended_at = time.monotonic()
+        assert upstream.requests[0].closed.wait(PATIENCE)
+
+    assert ["a", "[DONE]"] == [texts(data), data[-1]]
+    assert ended_at < upstream.requests[0].closed_at
 
 
 def test_a_stream_whose_upstream_falls_silent_ends(upstream: DemoUpstream, tmp_path: Path) -> None:
