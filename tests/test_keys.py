@@ -419,6 +419,8 @@ def test_a_key_is_revoked_in_every_worker_without_a_restart(path: Path, upstream
         assert ({200}, {401}) == (statuses("first"), statuses("second"))
         replace(path, TWO)
         wait_until(lambda: statuses("first") == {401} and statuses("second") == {200}, what="the new key alone")
+        # Eight requests may all have met the same worker.
+        gateway.wait_for_log("(?s)(SLUICE_API_KEYS_FILE was read again[^\n]*.*){2}")
         replace(path, "[[keys]")
         wait_until(warns, what="the warning")
         gateway.wait_for_log("(?s)(SLUICE_API_KEYS_FILE: the file is not TOML[^\n]*stay in use.*){2}")
