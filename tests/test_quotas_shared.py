@@ -266,6 +266,7 @@ def test_an_acquire_that_is_broken_off_leaves_nothing_behind(shared: Shared, red
 
 def test_two_hundred_at_once_take_as_many_leases_as_there_are(shared: Shared) -> None:
     """However they come."""
+    shared.client.connection_pool.timeout = PATIENCE  # so many at once wait for a connection longer on a slow machine
     leases, start, found = SharedLeases(shared), threading.Barrier(200), []
 
     def come() -> None:
