@@ -7,13 +7,22 @@ import time
 from bisect import bisect_left
 from collections import deque
 
-__all__ = ["PATIENCE", "granted", "let_pass"]
+__all__ = ["PATIENCE", "Clock", "granted", "let_pass"]
 
 PATIENCE = 60.0
 """Seconds that a wait may last, at most; each ends as soon as what it waits for happens."""
 
 _PERIOD = 0.01
 _ticks: deque[float] = deque(maxlen=60_000)
+
+
+class Clock:
+    """Stands for ``time`` in a module: time that moves when told."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 def granted(since: float, until: float | None) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from app import addresses as module
 from app.addresses import Addresses
-from tests.clock import PATIENCE
+from tests.clock import PATIENCE, Clock
 
 
 class Resolver:
@@ -29,15 +29,6 @@ class Resolver:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-class Clock:
-    """A clock that is set."""
-
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 def at(port: int) -> Any:

@@ -29,13 +29,8 @@ def event(text: str) -> bytes:
     return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
-def settings_for(upstream: DemoUpstream, folder: Path) -> dict[str, str]:
-    return {
-        "OPENROUTER_BASE_URL": upstream.base_url,
-        "SLUICE_PIPELINE": "off",
-        "SLUICE_DATABASE_URL": f"sqlite:///{folder}/records.db",
-        "SLUICE_HEARTBEAT": "0.5",
-    }
+def settings_for(upstream: DemoUpstream) -> dict[str, str]:
+    return {"OPENROUTER_BASE_URL": upstream.base_url, "SLUICE_PIPELINE": "off", "SLUICE_HEARTBEAT": "0.5"}
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -53,7 +48,7 @@ def test_heartbeats_do_not_disturb_reading(tls: bool, tmp_path: Path) -> None:
                 {"bytes": second[40:] + event("third") + b"data: [DONE]\n\n"},
             ]
         )
-        values = settings_for(upstream, tmp_path) | ({"SLUICE_CA_BUNDLE": str(pair.certificate)} if tls else {})
+        values = settings_for(upstream) | ({"SLUICE_CA_BUNDLE": str(pair.certificate)} if tls else {})
         with GunicornGateway(values) as gateway, open_stream(gateway.chat_url, ASKED) as stream:
             blocks = stream.events()
 
@@ -65,12 +60,12 @@ def test_heartbeats_do_not_disturb_reading(tls: bool, tmp_path: Path) -> None:
     assert 3 <= blocks[first:after].count(": keep-alive")
 
 
-def test_a_connection_is_used_again_after_heartbeats(upstream: DemoUpstream, tmp_path: Path) -> None:
+def test_a_connection_is_used_again_after_heartbeats(upstream: DemoUpstream) -> None:
     """The consumer reads on to the end of the body, and the connection goes back."""
     upstream.play([{"text": "a"}, {"wait": 1.2}, {"text": "b"}])
     upstream.play([{"text": "c"}])
 
-    with GunicornGateway(settings_for(upstream, tmp_path)) as gateway:
+    with GunicornGateway(settings_for(upstream)) as gateway:
         for expected in ("ab", "c"):
             with open_stream(gateway.chat_url, ASKED) as stream:
                 assert expected == texts(stream.data())
@@ -78,11 +73,11 @@ def test_a_connection_is_used_again_after_heartbeats(upstream: DemoUpstream, tmp
     assert 1 == upstream.connects
 
 
-def test_an_end_that_does_not_come_keeps_nobody(upstream: DemoUpstream, tmp_path: Path) -> None:
+def test_an_end_that_does_not_come_keeps_nobody(upstream: DemoUpstream) -> None:
     """The client has its whole answer, framing too, while upstream's body stays open behind ``[DONE]``."""
     upstream.play([{"bytes": event("a") + b"data: [DONE]\n\n"}, {"silence": True}])
 
-    with GunicornGateway(settings_for(upstream, tmp_path)) as gateway:
+    with GunicornGateway(settings_for(upstream)) as gateway:
         with open_stream(gateway.chat_url, ASKED) as stream:
             data = stream.data()
 
@@ -90,11 +85,11 @@ def test_an_end_that_does_not_come_keeps_nobody(upstream: DemoUpstream, tmp_path
         assert upstream.requests[0].closed.wait(PATIENCE)
 
 
-def test_an_end_that_does_not_come_does_not_hold_up_the_client(upstream: DemoUpstream, tmp_path: Path) -> None:
+def test_an_end_that_does_not_come_does_not_hold_up_the_client(upstream: DemoUpstream) -> None:
     """Its connection is closed, or free for its next request, before upstream's, which is given a second."""
     upstream.play([{"bytes": event("a") + b"data: [DONE]\n\n"}, {"silence": True}])
 
-    with GunicornGateway(settings_for(upstream, tmp_path)) as gateway:
+    with GunicornGateway(settings_for(upstream)) as gateway:
         with request("POST", gateway.chat_url, json.dumps(ASKED), version="HTTP/1.0") as stream:
             data = stream.data()
         ended_at = time.monotonic()
@@ -104,10 +99,10 @@ def test_an_end_that_does_not_come_does_not_hold_up_the_client(upstream: DemoUps
     assert ended_at < upstream.requests[0].closed_at
 
 
-def test_a_stream_whose_upstream_falls_silent_ends(upstream: DemoUpstream, tmp_path: Path) -> None:
+def test_a_stream_whose_upstream_falls_silent_ends(upstream: DemoUpstream) -> None:
     """Silence is told from heartbeats of our own, however many go out meanwhile."""
     upstream.play([{"text": "a"}, {"silence": True}])
-    values = settings_for(upstream, tmp_path) | {"SLUICE_IDLE_TIMEOUT": "2"}
+    values = settings_for(upstream) | {"SLUICE_IDLE_TIMEOUT": "2"}
 
     with GunicornGateway(values) as gateway, open_stream(gateway.chat_url, ASKED) as stream:
         data = stream.data()

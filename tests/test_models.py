@@ -10,7 +10,7 @@ import pytest
 from app import models
 from app.errors import NotFound, UpstreamConnectionError, UpstreamProtocolError, UpstreamStatusError
 from app.models import ModelList
-from tests.clock import PATIENCE
+from tests.clock import PATIENCE, Clock
 
 OLD: dict[str, Any] = {"data": [{"id": "a/one", "created": 5, "context_length": 10}, {"id": "two"}]}
 NEW: dict[str, Any] = {"data": [{"id": "b/three"}]}
@@ -31,16 +31,6 @@ class FakeClient:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-
-class Clock:
-    """Time that moves when told."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
