@@ -35,16 +35,14 @@ class Addresses:
         Raises:
             OSError: they cannot be found.
         """
-        kept = self._known.get((host, port))
-        if kept is None or time.monotonic() > kept[0]:
-            with self._lock:
-                kept = self._known.get((host, port))
-                if kept is None or time.monotonic() > kept[0]:
-                    found = _looked_up(host, port)
-                    kept = self._known[host, port] = time.monotonic() + _KEPT, found
-        if isinstance(kept[1], OSError):
-            raise type(kept[1])(*kept[1].args)  # anew: each raise would lengthen the traceback of one that is kept
-        return kept[1]
+        with self._lock:
+            until, found = self._known.get((host, port), (0.0, []))
+            if time.monotonic() > until:
+                found = _looked_up(host, port)
+                self._known[host, port] = time.monotonic() + _KEPT, found
+        if isinstance(found, OSError):
+            raise type(found)(*found.args)  # anew: each raise would lengthen the traceback of one that is kept
+        return found
 
     def connect(
         self, host: str, port: int, *, timeout: float | None, source: Any, options: Iterable[Any] | None
