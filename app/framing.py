@@ -7,6 +7,7 @@ from typing import Any
 from gunicorn.http import wsgi
 
 from .body import LastBlock
+from .packet import send
 
 __all__ = ["Response", "send_together"]
 
@@ -32,7 +33,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
         """Send the end of the body."""
         if self._held:
             held, self._held = self._held, b""
-            self._send(held + b"0\r\n\r\n")
+            send(self.sock, held + b"0\r\n\r\n")
         else:
             super().close()
 
@@ -45,13 +46,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
             self._held = block
             return
         self._held = b""
-        self._send(block)
-
-    def _send(self, data: bytes) -> None:
-        # Nearly always all of it fits; gevent's sendall is four calls around this one.
-        sent = self.sock.send(data)
-        if sent < len(data):
-            self.sock.sendall(memoryview(data)[sent:])
+        send(self.sock, block)
 
 
 def send_together() -> None:

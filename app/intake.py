@@ -9,9 +9,8 @@ from typing import Any, Protocol
 from . import wire
 from .chunks import chunk_of_completion
 from .errors import GatewayError, UpstreamEmpty, UpstreamProtocolError
-from .sse import Comment, EventDecoder, ServerSentEvent
+from .sse import PAUSE, Comment, EventDecoder, ServerSentEvent
 from .template import Templates
-from .transport import PAUSE
 from .turns import give_way
 
 __all__ = ["Intake", "Response"]

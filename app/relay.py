@@ -40,10 +40,10 @@ from .pipeline import Chunk, Run
 from .record import Record
 from .settings import Settings
 from .sinks import END, Last, Sink
-from .sse import Comment, EventTooLong, encode_comment
+from .sse import PAUSE, Comment, EventTooLong, encode_comment
 from .template import content_of
 from .ticker import Ticker
-from .transport import PAUSE, Broken, Call, Cancelled
+from .transport import Broken, Call, Cancelled
 from .turns import EVENT_WORK, TURN_WORK, give_way
 
 __all__ = ["HEARTBEAT", "Stream", "Upstream"]
@@ -105,6 +105,20 @@ def _id_of(response: Response) -> str | None:
 def _without_words(note: Any) -> Any:
     """Leave out of a stage's note what may quote the prompt."""
     return {key: value for key, value in note.items() if key != "reasoning"} if isinstance(note, dict) else note
+
+
+def _read_on(reading: Iterator[None]) -> None:
+    for _ in reading:
+        pass
+
+
+def _began(reading: Iterator[None]) -> bool:
+    """Let a thread of its own read on: who closes a stream has the client's connection to close, or to read from."""
+    try:
+        _thread.start_new_thread(_read_on, (reading,))
+    except RuntimeError:
+        return False
+    return True
 
 
 class Stream:
@@ -262,20 +276,11 @@ class Stream:
         if reading is None:
             return
         if self.error is None:
-            if self._intake.is_over or not self._thread_for(reading):
-                for _ in reading:
-                    pass
+            if self._intake.is_over or not _began(reading):
+                _read_on(reading)
         else:
             with contextlib.suppress(ValueError):  # the consumer is in it, and about to be told
                 reading.close()
-
-    def _thread_for(self, reading: Generator[None, None, None]) -> bool:
-        # The server waits for us before it closes the client's connection, or takes the next request from it.
-        try:
-            _thread.start_new_thread(lambda: [None for _ in reading], ())
-        except RuntimeError:
-            return False
-        return True
 
     def _tell_end(self) -> None:
         if self._on_end is not None:
@@ -361,8 +366,7 @@ class Stream:
             if self._reading is not None:
                 self.mailbox.hand_over()
                 return
-            for _ in reading:
-                pass
+            _read_on(reading)
         except BaseException as error:  # whatever happens, the client is told the end
             self._end_with(error)
         finally:

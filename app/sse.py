@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Comment", "EventDecoder", "EventTooLong", "LineBuffer", "ServerSentEvent", "encode_comment", "encode_data"]
+__all__ = [
+    "PAUSE",
+    "Comment",
+    "EventDecoder",
+    "EventTooLong",
+    "LineBuffer",
+    "ServerSentEvent",
+    "encode_comment",
+    "encode_data",
+]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -33,6 +42,17 @@ class Comment(bytes):
     """The text of a line that starts with a colon."""
 
     __slots__ = ()
+
+
+class _Pause(bytes):
+    """Stands among the lines where all that has come was given; passes through ``iter_lines`` as it is."""
+
+    def splitlines(self, keepends: bool = False) -> list[bytes]:
+        return [self]
+
+
+PAUSE = _Pause()
+"""Among a response's lines: the next one is to be waited for, or the wait was broken off."""
 
 
 class LineBuffer:

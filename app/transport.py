@@ -49,11 +49,12 @@ from .addresses import Addresses
 from .chunked import ChunkedDecoder
 from .head import read_fields, request_head
 from .idle import IdleConnections
-from .sse import EventTooLong, LineBuffer
+from .packet import send
+from .sse import PAUSE, EventTooLong, LineBuffer
 from .ticker import Ticker
 from .trace import Trace
 
-__all__ = ["PAUSE", "Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
+__all__ = ["Adapter", "Attempt", "Breaker", "Broken", "Call", "Cancelled", "StreamResponse", "UpstreamDown"]
 
 _READ_SIZE = 65536
 _FIRST_READ = 8192
@@ -354,10 +355,7 @@ class _Cancellable:
         head = request_head(method, url, headers or {})
         self._method = method
         self.sock.settimeout(self.timeout)
-        data = head + body if body else head
-        sent = self.sock.send(data)  # nearly always all of it; gevent's sendall is four calls around this one
-        if sent < len(data):
-            self.sock.sendall(memoryview(data)[sent:])
+        send(self.sock, head + body if body else head)
 
     def getresponse(self) -> Any:
         """Wait for a response's head.
@@ -578,17 +576,6 @@ def _attempt(response: Any, error: Exception | None) -> Attempt:
     if isinstance(error, NewConnectionError):
         return Attempt(error="connect failed")
     return Attempt(error="connect timeout" if isinstance(error, ConnectTimeoutError) else "connection lost")
-
-
-class _Pause(bytes):
-    """Stands among the lines where all that has come was given; passes through ``iter_lines`` as it is."""
-
-    def splitlines(self, keepends: bool = False) -> list[bytes]:
-        return [self]
-
-
-PAUSE = _Pause()
-"""Among a response's lines: the next one is to be waited for, or the wait was broken off."""
 
 
 class StreamResponse(requests.Response):
