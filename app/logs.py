@@ -66,7 +66,7 @@ def log_record(record: Record) -> None:
     usage = record.usage or {}
     facts = {"method": "POST", "route": record.endpoint, "attempts": len(record.attempts)}
     facts |= {
-        name: value[:_LONGEST] if type(value) is str else value
+        name: value[:_LONGEST] if isinstance(value, str) else value
         for name, value in zip(_FACTS, _facts_of(record), strict=True)
     }
     facts["trace_id"] = record.trace.trace_id if record.trace is not None else None

@@ -85,7 +85,7 @@ class ChatRequest:
 
     def with_body(self, body: dict[str, Any]) -> ChatRequest:
         """Give the same request with another upstream body."""
-        return ChatRequest(body, self.options, self.stream, self.include_usage, self.sent)
+        return replace(self, body=body)
 
 
 class Transform:
