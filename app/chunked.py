@@ -20,10 +20,12 @@ class ChunkedDecoder:
 
     Attributes:
         is_done: the last chunk and its trailers have come; what follows them is dropped.
+        sound: the body that came in one block with what is none, before it.
     """
 
     def __init__(self) -> None:
         self.is_done = False
+        self.sound = b""
         self._rest = b""  # the beginning of what is no chunk's data: a size line, a line end, trailers
         self._left = 0  # bytes still to come of a chunk's data
         self._is_after_data = False
@@ -36,9 +38,17 @@ class ChunkedDecoder:
         Raises:
             ValueError: this is no chunked framing.
         """
+        parts: list[bytes] = []
+        try:
+            self._take(data, parts)
+        except ValueError:
+            self.sound = b"".join(parts)
+            raise
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _take(self, data: bytes, parts: list[bytes]) -> None:
         if self._rest:
             data, self._rest = self._rest + data, b""
-        parts = []
         at = 0
         while at < len(data) and not self.is_done:
             if self._left:
@@ -54,7 +64,6 @@ class ChunkedDecoder:
                 break
             self._line(data[at:end])
             at = end + 1
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _line(self, line: bytes) -> None:
         """Take a line that is no chunk's data, without its LF."""

@@ -221,7 +221,7 @@ class _FinalResponse(http.client.HTTPResponse):
         """Give what is there of the body, of any number of chunks.
 
         Raises:
-            http.client.IncompleteRead: the body ended early, or its framing is broken.
+            http.client.IncompleteRead: the body ended early, or its framing is broken; what came before was given.
         """
         decoder = self._framing
         if decoder is None or self.fp is None:
@@ -234,8 +234,11 @@ class _FinalResponse(http.client.HTTPResponse):
                     raise ValueError("the connection was closed")
                 data = decoder.feed(block)
         except ValueError:
-            self.close()
-            raise http.client.IncompleteRead(b"") from None
+            data, decoder.sound = decoder.sound, b""
+            if not data:
+                self.close()
+                raise http.client.IncompleteRead(b"") from None
+            self._is_drained, self._receive = True, lambda _: b""  # what follows cannot be told apart
         if decoder.is_done:
             self._close_conn()  # type: ignore[attr-defined]
         return data

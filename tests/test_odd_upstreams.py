@@ -227,6 +227,26 @@ def test_wrong_framing_is_told(behind: Any, name: str) -> None:
     assert text in ("", "half")
 
 
+@pytest.mark.parametrize("rest", [b"zz\r\n", b"\r\n0\r\n\r\n"], ids=["no size", "an empty line"])
+def test_what_came_before_wrong_framing_counts(behind: Any, rest: bytes) -> None:
+    """Text in the same packet is relayed, and an answer that was whole by then is whole."""
+
+    def answer(connection: socket.socket, number: int, text: str) -> bool:
+        body = event(text) if number == 1 else stream(text)
+        connection.sendall(HEAD + b"%x\r\n%b\r\n" % (len(body), body) + rest)
+        return True
+
+    served, _ = behind(answer)
+
+    with served.ask(messages=say("half")) as response:
+        text, _, error = ending(response)
+    with served.ask(messages=say("whole")) as response:
+        data = response.data()
+
+    assert ("half", "upstream_cut") == (text, error["code"])
+    assert ["whole", "[DONE]", None] == [texts(data), data[-1], served.record(2).error_code]
+
+
 def test_a_refusal_before_the_request_was_read_is_told(serve: Callable[..., Served]) -> None:
     """An upstream that answers a large body early and hangs up still has its answer heard."""
     heard = threading.Event()
