@@ -87,6 +87,10 @@ class Mailbox:
         if self._ready.locked():
             _release(self._ready)
 
+    def take_back(self) -> None:
+        """Undo ``hand_over`` while nobody takes: from now on ``take`` waits again."""
+        self._is_handed_over = False
+
     def lift(self) -> None:
         """Lift the bound for good: a waiting reader goes on, nothing waits any more."""
         self._limit = float("inf")

@@ -300,9 +300,17 @@ class Stream:
                 self._is_ending = True
         self.call.cancel()
         self.mailbox.lift()
+        if self._is_away and not self._is_closed:
+            self._take_back()
         if early:
             # The reader is still waiting for a connection or a response, and may be for seconds.
             self._write_failure(self.error or error)
+
+    def _take_back(self) -> None:
+        """Take reading from the consumer again: it is stuck in a write, and may not come back to end anything."""
+        if self._reading is not None and _began(self._reading):
+            self._reading = None
+            self.mailbox.take_back()
 
     # The ticker's side.
 
@@ -558,6 +566,8 @@ class Stream:
                     self.sink.chunk(self._headed(chunk))
             for end in self._ends:
                 self.sink.chunk(end)
+        except Exception as further:  # an answer that is too large takes no more of it either
+            self._failure(further)
         finally:
             self._write_failure(error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 
 from app.demo import DemoUpstream
+from app.demo.exchange import Exchange
 from app.mailbox import Mailbox
 from app.transport import Call
 from tests.certificates import make_certificate
-from tests.clock import PATIENCE
-from tests.servers import GunicornGateway, open_stream, request
+from tests.clock import PATIENCE, let_pass
+from tests.servers import GunicornGateway, open_stream, request, wait_until
+from tests.test_redeploy import reasons
 from tests.test_streaming import texts
 
 ASKED = {"stream": True, "messages": [{"role": "user", "content": "x"}]}
@@ -110,6 +113,44 @@ def test_a_stream_whose_upstream_falls_silent_ends(upstream: DemoUpstream) -> No
     assert ["upstream_timeout", "[DONE]"] == [data[-2]["error"]["code"], data[-1]]
 
 
+def test_a_client_that_is_stuck_is_recorded_at_a_shutdown(upstream: DemoUpstream, tmp_path: Path) -> None:
+    """It is to take the ending first, which nobody writes while the consumer is stuck; then it is cut off."""
+    upstream.play([{"repeat": {"steps": [{"text": "word " * 200}]}}])
+    values = settings_for(upstream) | {
+        "SLUICE_GRACEFUL_TIMEOUT": "4",
+        "SLUICE_DATABASE_URL": f"sqlite:///{tmp_path}/records.db",
+    }
+
+    with GunicornGateway(values) as gateway, open_stream(gateway.chat_url, ASKED) as stream:
+        exchange = upstream.wait_for_request()
+        wait_until(lambda: _stands_still(exchange), what="back-pressure")
+        gateway.process.send_signal(signal.SIGTERM)
+        gateway.process.wait(PATIENCE)
+        stream.close()
+
+    assert {"draining": 1} == reasons(tmp_path / "records.db")
+
+
+def _stands_still(exchange: Exchange) -> bool:
+    """Tell whether nothing more of an answer has been sent for a while."""
+    sent = exchange.sent
+    let_pass(0.3)
+    return 0 < sent == exchange.sent
+
+
+def test_an_answer_that_is_too_large_is_told_in_full(upstream: DemoUpstream) -> None:
+    """What a choice that ended still had to say does not fit either, and takes nothing from what is told."""
+    upstream.play([{"text": "a"}, {"finish": "stop"}, {"text": {"content": ["x" * 100] * 30, "choice": 1}}])
+    values = settings_for(upstream) | {"SLUICE_MAX_ANSWER_BYTES": "2000"}
+
+    whole = json.dumps({**ASKED, "stream": False})
+    with GunicornGateway(values) as gateway, request("POST", gateway.chat_url, whole) as response:
+        status, answer = response.status, response.json()
+
+    assert (502, "upstream_protocol") == (status, answer["error"]["code"])
+    assert [{"status": 200}] == answer["x_g0dm0d3"]["attempts"]
+
+
 class Hub:
     """Stands for gevent's: takes callbacks, and notes the waits that it is to break off."""
 
@@ -162,3 +203,10 @@ def test_a_mailbox_that_is_handed_over_lets_its_consumer_go() -> None:
     box.put("b", 10)
 
     assert [[], ["a", "b"], []] == [*got, box.take_now(), box.take_now()]
+
+    box.take_back()
+    consumer = threading.Thread(target=lambda: got.append(box.take()))
+    consumer.start()
+    box.slip("c")
+    consumer.join(PATIENCE)
+    assert ["c"] == got[-1]
