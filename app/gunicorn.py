@@ -30,7 +30,7 @@ def post_worker_init(worker: Any) -> None:
     from .drain import drain
     from .framing import send_together
     from .refusal import refuse_in_json
-    from .worker import serve_the_last
+    from .worker import accept_singly, serve_the_last
 
     # What has been loaded by now stays. Searched for garbage again and again it would hold every stream up for a while.
     gc.collect()
@@ -41,6 +41,7 @@ def post_worker_init(worker: Any) -> None:
     send_together()
     kind = worker.cfg.worker_class_str
     if kind == "gevent":
+        accept_singly()
         serve_the_last(worker)
     if kind == "sync":
         worker.log.warning("worker class sync serves one stream at a time: use gevent, or gthread with many threads")

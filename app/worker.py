@@ -10,7 +10,7 @@ from typing import Any
 from .drain import drain
 from .errors import ConfigurationError
 
-__all__ = ["check_worker", "serve_the_last"]
+__all__ = ["accept_singly", "check_worker", "serve_the_last"]
 
 log = logging.getLogger("sluice")
 
@@ -35,6 +35,15 @@ def check_worker(server_software: str) -> None:
             "gunicorn runs without the drain hooks: add `from flask_sluice.gunicorn import *` to gunicorn.conf.py,"
             " or open streams are cut off at shutdown"
         )
+
+
+def accept_singly() -> None:
+    """Let a gevent worker begin with one connection before it takes the next, as several workers do by gunicorn's care.
+
+    A burst that it takes all at once would go through every request before the first answer is looked at again.
+    """
+    server: Any = sys.modules["gevent.server"]
+    server.StreamServer.max_accept = 1
 
 
 class _Listener:

@@ -34,6 +34,8 @@ __all__ = [
     "Process",
     "RawStream",
     "StartError",
+    "children",
+    "children",
     "clean_environ",
     "free_port",
     "open_stream",
@@ -177,6 +179,11 @@ class Process:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+
+def children(pid: int) -> list[int]:
+    """Give the process ids of a process' children."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 class GunicornGateway:

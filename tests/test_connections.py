@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -12,10 +14,11 @@ import pytest
 from app.demo import DemoUpstream
 from tests.clock import PATIENCE
 from tests.conftest import QUESTION
-from tests.servers import BodyCut, GunicornGateway, RawStream, request, wait_until
+from tests.servers import BodyCut, GunicornGateway, RawStream, children, request, wait_until
 
 WHOLE = json.dumps({**QUESTION, "stream": False}).encode()
 STREAM = json.dumps({**QUESTION, "stream": True}).encode()
+MANY = 200
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +86,26 @@ def test_requests_sent_ahead_are_answered_one_after_the_other(gateway: GunicornG
     begins = [(200, '{"status"'), (200, "data: [DONE]"), (400, '{"error":'), (200, '{"id":"ch'), (200, "data: [DONE]")]
     assert [*begins, begins[0]] == found
     assert ["completed", "rejected", "completed", "completed"] == ends(gateway, ids[1:-1])
+
+
+def test_a_burst_does_not_hold_up_the_answers_of_its_first() -> None:
+    """Requests wait when the worker comes to look: the first one's answer is relayed before the last one begins."""
+    with DemoUpstream() as asked, GunicornGateway({"OPENROUTER_BASE_URL": asked.base_url}) as gateway:
+        (worker,) = children(gateway.process.pid)
+        os.kill(worker, signal.SIGSTOP)
+        clients = [connected(gateway) for _ in range(MANY)]
+        for client in clients:
+            client.sendall(spelled(STREAM))
+        os.kill(worker, signal.SIGCONT)
+        ids = [answers(client, 1)[1][0] for client in clients]
+        for client in clients:
+            client.close()
+        assert ["completed"] * MANY == ends(gateway, ids)
+        with request("GET", f"{gateway.url}/v1/metadata/events?limit=1000") as response:
+            events = response.json()["data"]
+
+    began = [event["created_at"] for event in events]
+    assert max(began) > min(event["created_at"] + event["first_chunk_ms"] / 1000 for event in events)
 
 
 def test_a_client_that_leaves_takes_what_it_sent_ahead_with_it(gateway: GunicornGateway, asked: DemoUpstream) -> None:

@@ -21,7 +21,16 @@ from app.demo import DemoUpstream
 from app.gaps import GAP_BOUNDS, Gaps
 from app.instruments import Instruments
 from tests.conftest import QUESTION, Served
-from tests.servers import ROOT, START_TIMEOUT, GunicornGateway, RawStream, open_stream, request, wait_until
+from tests.servers import (
+    ROOT,
+    START_TIMEOUT,
+    GunicornGateway,
+    RawStream,
+    children,
+    open_stream,
+    request,
+    wait_until,
+)
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 Serve = Callable[..., Served]
@@ -222,11 +231,6 @@ def test_a_host_has_its_own_metrics(upstream: DemoUpstream) -> None:
     assert " 41.0\n" not in shown
     assert 404 == client.get("/b/metrics").status_code == client.get("/metrics").status_code
     assert "sluice_requests_total 41.0" in generate_latest().decode()
-
-
-def children(pid: int) -> list[int]:
-    """Give the process ids of a process' children."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def metrics_folder(gateway: GunicornGateway) -> Path:
