@@ -35,7 +35,6 @@ __all__ = [
     "RawStream",
     "StartError",
     "children",
-    "children",
     "clean_environ",
     "free_port",
     "open_stream",
