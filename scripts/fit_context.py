@@ -157,7 +157,7 @@ class Meanings:
 
     def tone(self, tones: list[str]) -> np.ndarray:
         """Give what some words mean together."""
-        return tone_share(len(tones)) * self.vectors[[self.places[word] for word in tones]].sum(axis=0)
+        return tone_share(len(tones)) * self.vectors[[self.places[word] for word in sorted(tones)]].sum(axis=0)
 
 
 class Features:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from heapq import nlargest
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -58,14 +57,11 @@ def detect(message: str, history: Sequence[str] = ()) -> Detection:
     """Decide on the context of *message* after *history* (oldest first)."""
     model = shipped()
     texts = [(model.extractor.extract(message), 1.0)]
-    for text, share in earlier_shares(message, history, model.earlier):
+    for text, share in earlier_shares(message, history, model.earlier) if history else ():
         texts.append((model.extractor.extract(text, head=EARLIER_HEAD, tail=EARLIER_TAIL), share))
-    scores = [*model.bias]
-    for found, share in texts:
-        for column, score in enumerate(model.scores(found)):
-            scores[column] += share * score
-    shares = _shares([score / model.temperature for score in scores])
-    best = max(range(len(scores)), key=scores.__getitem__)
+    scores = model.scores(texts)
+    shares = _shares(scores, model.temperature)
+    best = scores.index(max(scores))
     return Detection(
         CONTEXTS[best],
         round(shares[best], 4),
@@ -84,24 +80,20 @@ def earlier_shares(message: str, history: Sequence[str], weights: tuple[float, f
         yield text, share * _FADING**age / whole
 
 
-def _shares(scores: list[float]) -> list[float]:
+def _shares(scores: list[float], temperature: float) -> list[float]:
     highest = max(scores)
-    powers = [math.exp(score - highest) for score in scores]
+    powers = [math.exp((score - highest) / temperature) for score in scores]
     whole = sum(powers)
     return [power / whole for power in powers]
 
 
 def _strongest(model: Weights, texts: list[tuple[Found, float]], best: int) -> tuple[Evidence, ...]:
     """Give the patterns that spoke for a context most; a pattern that showed several features counts by their sum."""
-    found: list[tuple[float, Pattern, str]] = []
-    for source, part in (("current", texts[:1]), ("history", texts[1:])):
-        pieces: dict[Pattern, float] = {}
-        for shown, share in part:
-            for margin, pattern in model.margins(shown, best):
-                pieces[pattern] = pieces.get(pattern, 0.0) + share * margin
-        found += [(margin, pattern, source) for pattern, margin in pieces.items()]
-    strong = nlargest(_MAX_EVIDENCE, found, key=itemgetter(0))
-    return tuple(Evidence(_named(pattern), source) for _, pattern, source in strong)
+    found = [(margin, pattern, "current") for pattern, margin in model.margins(texts[:1], best).items()]
+    if len(texts) > 1:
+        found += [(margin, pattern, "history") for pattern, margin in model.margins(texts[1:], best).items()]
+    found.sort(key=itemgetter(0), reverse=True)
+    return tuple([Evidence(_named(pattern), source) for _, pattern, source in found[:_MAX_EVIDENCE]])
 
 
 def _named(pattern: Pattern) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from math import log2
+from operator import itemgetter
 from typing import NamedTuple
 
 from .lexicon import Lexicon
-from .signs import signs
+from .signs import SIGNS, signs
 from .tokens import words
 
 __all__ = ["ASKS", "OBJECTS", "Extractor", "Found"]
@@ -41,7 +41,7 @@ class Found(NamedTuple):
         present: features by number that are simply there.
         strengths: of those that are there more or less.
         patterns: that showed them.
-        tones: words that have a tone.
+        tones: words that have a tone, in order.
     """
 
     present: set[int]
@@ -60,48 +60,50 @@ class Extractor:
     """
 
     def __init__(
-        self, entries: Mapping[str, Iterable[str]], numbers: Mapping[str, int], tones: Collection[str] = ()
+        self, entries: Mapping[str, Iterable[str]], numbers: Mapping[str, int], tones: Container[str] = ()
     ) -> None:
         # The words' own names are needed to make the lexicon, and never after.
         self._numbers = {name: number for name, number in numbers.items() if not name.startswith("word ")}
-        self._tones = frozenset(tones)
-        self._lexicon = Lexicon({numbers[name]: patterns for name, patterns in entries.items()})
-        self._more = [
-            (number, numbers[f"more {name}"]) for name, number in numbers.items() if f"more {name}" in numbers
-        ]
-        self._early = {
-            number: numbers[f"early {name}"] for name, number in numbers.items() if f"early {name}" in numbers
+        self._signs: dict[str, tuple[Pattern, Numbers]] = {
+            name: (name, (number,)) for name in SIGNS if (number := numbers.get(name)) is not None
         }
+        self._tones = tones
+        self._lexicon = Lexicon({numbers[name]: patterns for name, patterns in entries.items()})
+        self._more = {number: numbers[f"more {name}"] for name, number in numbers.items() if f"more {name}" in numbers}
         self._objects = {numbers[f"object {kind}"]: kind for kind in OBJECTS if f"object {kind}" in numbers}
         self._asks = {numbers[name]: name for name in ASKS if name in numbers}
         self._about = numbers.get("topic.about")
+        self._opens = frozenset([*self._objects, *self._asks, self._about])
 
     def extract(self, text: str, *, head: int = _HEAD, tail: int = _TAIL) -> Found:
         """Find the features of *text*, of which the first *head* and last *tail* characters are looked at."""
         text = clipped(text, head, tail)
-        lower = unicodedata.normalize("NFC", text).casefold()
+        lower = text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
         tokens = words(lower)
-        distinct = set(tokens)
+        distinct = dict.fromkeys(tokens)
         known = self._lexicon.known(distinct)
         patterns: list[tuple[Pattern, Numbers]] = [*known.items()]
         patterns += self._lexicon.phrases(tokens).items()
         patterns += self._lexicon.grams(lower).items()
-        counts = Counter(chain.from_iterable([numbers for _, numbers in patterns]))
-        toned = distinct & self._tones
-        found = Found(set(counts), self._repeated(counts), patterns, sorted(toned))
+        shown = [*chain.from_iterable(map(itemgetter(1), patterns))]
+        toned = [*filter(self._tones.__contains__, distinct)]
+        found = Found(set(shown), self._repeated(shown), patterns, toned)
         self._add_opening(tokens[:_OPENING], known, found)
-        ends = clipped(text, _SIGN_HEAD, _SIGN_TAIL)
-        for name, strength in signs(ends, tokens, distinct, distinct.difference(known, toned)):
-            if (number := self._numbers.get(name)) is not None:
+        unknown = [word for word in distinct if word not in known and word not in self._tones]
+        for name, strength in signs(clipped(text, _SIGN_HEAD, _SIGN_TAIL), tokens, distinct, unknown):
+            if name in self._signs:
+                patterns.append(self._signs[name])
                 if strength == 1.0:
-                    found.present.add(number)
+                    found.present.update(patterns[-1][1])
                 else:
-                    found.strengths[number] = strength
-                patterns.append((name, (number,)))
+                    found.strengths[patterns[-1][1][0]] = strength
         return found
 
-    def _repeated(self, counts: Mapping[int, int]) -> dict[int, float]:
-        return {more: _MORE[min(count, 32)] for number, more in self._more if (count := counts.get(number, 0)) > 1}
+    def _repeated(self, shown: Iterable[int]) -> dict[int, float]:
+        counts: dict[int, int] = {}
+        for number in filter(self._more.__contains__, shown):
+            counts[number] = counts.get(number, 0) + 1
+        return {self._more[number]: _MORE[min(count, 32)] for number, count in counts.items() if count > 1}
 
     def _add_opening(self, tokens: list[str], known: Mapping[str, Numbers], found: Found) -> None:
         """Add what the opening asks for, and what that is to be about."""
@@ -120,8 +122,11 @@ class Extractor:
         head_place = -1
         is_topic = False
         named: dict[str, str] = {}
+        opens = self._opens
         for place, word in enumerate(tokens):
-            for number in known.get(word, ()):
+            if word not in known or opens.isdisjoint(known[word]):
+                continue
+            for number in known[word]:
                 if not ask and place < _EARLY and number in self._asks:
                     ask, ask_word = self._asks[number], word
                 elif number == self._about and place > 1:

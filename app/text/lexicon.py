@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import chain
 from sys import intern
 from typing import TypeVar
 
@@ -67,7 +68,7 @@ class Lexicon:
                 return found
         return ()
 
-    def known(self, distinct: set[str]) -> dict[str, Features]:
+    def known(self, distinct: Iterable[str]) -> dict[str, Features]:
         """Give the features of those of some words that are known."""
         known, beginning = self._words.get, self._beginning
         return {word: found for word in distinct if (found := known(word) or beginning(word))}
@@ -75,11 +76,9 @@ class Lexicon:
     def phrases(self, tokens: list[str]) -> dict[tuple[str, ...], Features]:
         """Give the features of known pairs of neighbouring words, and of three among the first and last."""
         table = self._phrases
-        found: set[tuple[str, ...]] = set(zip(tokens, tokens[1:], strict=False))
-        if len(tokens) > _THREES:
-            tokens = tokens[: _THREES - 16] + tokens[-16:]
-        found.update(zip(tokens, tokens[1:], tokens[2:], strict=False))
-        return {phrase: table[phrase] for phrase in found if phrase in table}
+        ends = tokens if len(tokens) <= _THREES else tokens[: _THREES - 16] + tokens[-16:]
+        met = chain(zip(tokens, tokens[1:], strict=False), zip(ends, ends[1:], ends[2:], strict=False))
+        return {phrase: table[phrase] for phrase in filter(table.__contains__, met)}
 
     def grams(self, text: str) -> dict[str, Features]:
         """Give the features of known characters in scripts without spaces."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator
 
 __all__ = ["SIGNS", "signs"]
 
@@ -54,24 +55,32 @@ _MARKS = {
     ),
 }
 """Named by any of these, looked for as they are."""
-_MARKS_BY_HEAD: dict[str, list[tuple[str, str]]] = {}
+_MARKS_BY_RAREST: dict[str, list[tuple[str, str]]] = {}
+"""By a character without which the mark is not there: no letter if it has another."""
 for _name, _marks in _MARKS.items():
     for _mark in _marks:
-        _MARKS_BY_HEAD.setdefault(_mark[0], []).append((_mark, _name))
+        _rarest = min(_mark, key=lambda character: (character.isalnum() or character == " ", character.islower()))
+        _MARKS_BY_RAREST.setdefault(_rarest, []).append((_mark, _name))
+_RAREST = frozenset(_MARKS_BY_RAREST)
+_DIGITS = frozenset("0123456789")
+_CODE = frozenset("`(_.-<\\[*")
+"""One of these is in any text with a sign of code that is not of capitals."""
+_CAPITALS = re.compile(r"[A-Z](?:(?<=[a-z].)|[A-Z]{3})")
+"""Shows before any of the next three can."""
+_CAMEL = re.compile(r"[a-z][A-Z][a-z]")
+_ERROR_NAME = re.compile(r"[a-z](?:Error|Exception|Warning)\b")
+_SHOUT = re.compile(r"[A-Z]{4,}")
 _FILE = re.compile(
     r"\.(?:py|js|ts|tsx|jsx|java|go|rs|rb|php|cs|cpp|c|h|hpp|sh|sql|json|yaml|yml|toml|xml|html|css|csv|txt|md|env|log"
     r"|conf|cfg|ini|jar|exe|dll|so|zip|ipynb|kt|swift|lua|vue|svelte|scss|jpe?g|png|xlsx?|docx?|pdf)\b"
 )
 _CALL = re.compile(r"[A-Za-z_.]{2}\((?!s\))")
 _SNAKE = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]")
-_CAMEL = re.compile(r"[a-z][A-Z][a-z]")
 _OPTION = re.compile(r" -[a-zA-Z]+\b")
 _TAG = re.compile(r"<[a-zA-Z][\w-]*[ >/]")
 _ESCAPE = re.compile(r"\\[dwsbnt.]|\[[A-Za-z0-9]-[A-Za-z0-9]|\)\?|\.\*|\(\?")
-_ERROR_NAME = re.compile(r"[a-z](?:Error|Exception|Warning)\b")
 _LINE = re.compile(r"line \d")
 _PLACE = re.compile(r":\d+:\d")
-_SHOUT = re.compile(r"[A-Z]{4,}")
 _ACTION = re.compile(r"(?:^|\s)\*[^*\n]{3,60}\*(?:\s|$)")
 _CONSONANTS = re.compile(r"[bcdfghjklmnpqrstvwxz]{5}")
 _KEYBOARD = re.compile(
@@ -94,10 +103,9 @@ _ABSTRACT = frozenset(
 )
 """How nouns of ideas end, as far as the last four letters tell."""
 _ENDINGS = frozenset(ending[-4:] for ending in _ABSTRACT)
-_LENGTHS = (
-    (2, "1-2 words"), (4, "3-4 words"), (8, "5-8 words"), (16, "9-16 words"), (32, "17-32 words"), (80, "33-80 words"),
-)  # fmt: skip
-_LONG = "over 80 words"
+_LENGTHS = ("1-2 words", "3-4 words", "5-8 words", "9-16 words", "17-32 words", "33-80 words", "over 80 words")
+_MOST = (2, 4, 8, 16, 32, 80)
+"""How many words the lengths are up to."""
 _FEW_UNKNOWN = 0.2
 """Share of unknown words up to which a text is no gibberish."""
 _MAX_UNKNOWN = 80
@@ -115,14 +123,14 @@ SIGNS = (
     "combining marks", "blocks", "emoji", "many emoji", "only emoji", "consonant run", "keyboard run",
     "repeated character", "leet", "rare letters", "repeated words", "few letters", "no word known", "few words known",
     "some words known", "most words known", "all words known",
-    *(name for _, name in _LENGTHS), _LONG,
+    *_LENGTHS,
 )  # fmt: skip
 """Their names."""
 
 Sign = tuple[str, float]
 
 
-def signs(text: str, tokens: list[str], distinct: set[str], unknown: set[str]) -> Iterator[Sign]:
+def signs(text: str, tokens: list[str], distinct: Collection[str], unknown: Collection[str]) -> Iterator[Sign]:
     """Find the signs in *text*, each with how strong it is.
 
     Args:
@@ -130,69 +138,76 @@ def signs(text: str, tokens: list[str], distinct: set[str], unknown: set[str]) -
         distinct: the same, each once.
         unknown: those of them that mean nothing to us.
     """
-    for head in _MARKS_BY_HEAD.keys() & set(text):
-        for mark, name in _MARKS_BY_HEAD[head]:
+    characters = set(text)
+    for rarest in characters & _RAREST:
+        for mark, name in _MARKS_BY_RAREST[rarest]:
             if mark in text:
                 yield name, 1.0
-    yield from _code(text)
-    yield from _tone(text)
+    if not characters.isdisjoint(_CODE):
+        yield from _code(text, characters)
+    if _CAPITALS.search(text):
+        yield from _capitals(text)
+    yield from _tone(text, characters)
     yield from _style(text, tokens, distinct)
     if tokens:
         yield from _knowledge(len(unknown) / len(distinct), unknown)
     if not text.isascii() and _SYMBOL.search(text):
         yield from _symbols(text, tokens)
-    yield next((name for most, name in _LENGTHS if len(tokens) <= most), _LONG), 1.0
+    yield _LENGTHS[bisect_left(_MOST, len(tokens))], 1.0
 
 
-def _code(text: str) -> Iterator[Sign]:
-    if "`" in text and "```" not in text:
+def _code(text: str, characters: set[str]) -> Iterator[Sign]:
+    if "`" in characters and "```" not in text:
         yield "inline code", 1.0
-    if "(" in text and (calls := len(_CALL.findall(text))):
+    if "(" in characters and (calls := len(_CALL.findall(text))):
         yield "call", min(calls, 3) / 2
-    if "_" in text and _SNAKE.search(text):
+    if "_" in characters and _SNAKE.search(text):
         yield "snake case", 1.0
+    if "." in characters and _FILE.search(text):
+        yield "file name", 1.0
+    if "-" in characters and _OPTION.search(text):
+        yield "option", 1.0
+    if "<" in characters and _TAG.search(text):
+        yield "tag", 1.0
+    if ("\\" in characters or "[" in characters or "(?" in text or ".*" in text) and _ESCAPE.search(text):
+        yield "pattern syntax", 1.0
+
+
+def _capitals(text: str) -> Iterator[Sign]:
     if camels := len(_CAMEL.findall(text)):
         yield "camel case", min(camels, 3) / 2
-    if "." in text and _FILE.search(text):
-        yield "file name", 1.0
-    if " -" in text and _OPTION.search(text):
-        yield "option", 1.0
-    if "<" in text and _TAG.search(text):
-        yield "tag", 1.0
-    if ("\\" in text or "[" in text or "(?" in text or ".*" in text) and _ESCAPE.search(text):
-        yield "pattern syntax", 1.0
-    if ("Error" in text or "Exception" in text or "Warning" in text) and _ERROR_NAME.search(text):
+    if _ERROR_NAME.search(text):
         yield "error name", 1.0
+    if shouted := len(_SHOUT.findall(text)):
+        yield ("many capitals" if shouted > 2 else "capitals"), 1.0
 
 
-def _tone(text: str) -> Iterator[Sign]:
+def _tone(text: str, characters: set[str]) -> Iterator[Sign]:
     stripped = text.strip()
     first, last = stripped[:1], stripped[-1:]
     if last in ("?", "？", "؟"):
         yield "question mark at the end", 1.0
-    elif "?" in text or "？" in text:
+    elif "?" in characters or "？" in characters:
         yield "question mark", 1.0
     elif last.isalnum():
         yield "no final mark", 1.0
     if "!!" in text or "！！" in text:
         yield "exclamation run", min(text.count("!") + text.count("！"), 6) / 3
-    if lines := text.count("\n"):
-        yield ("many lines" if lines > 3 else "lines"), 1.0
-    if digits := sum(map(text.count, "0123456789")):
-        yield ("many digits" if digits > 5 else "digits"), 1.0
+    if "\n" in characters:
+        yield ("many lines" if text.count("\n") > 3 else "lines"), 1.0
+    if not characters.isdisjoint(_DIGITS):
+        yield ("many digits" if sum(map(text.count, _DIGITS)) > 5 else "digits"), 1.0
         if _LINE.search(text) or _PLACE.search(text):
             yield "line number", 1.0
-    if shouted := len(_SHOUT.findall(text)):
-        yield ("many capitals" if shouted > 2 else "capitals"), 1.0
     if first.islower():
         yield "small first letter", 1.0
     elif first in ('"', "“", "„", "«"):
         yield "begins with a quotation", 1.0
-    if "*" in text:
+    if "*" in characters:
         yield ("stage direction" if _ACTION.search(text) else "star"), 1.0
 
 
-def _style(text: str, tokens: list[str], distinct: set[str]) -> Iterator[Sign]:
+def _style(text: str, tokens: list[str], distinct: Collection[str]) -> Iterator[Sign]:
     if abstract := len({word[-4:] for word in distinct if len(word) > 6} & _ENDINGS):
         yield ("abstract words" if abstract > 1 else "abstract word"), 1.0
     if sentences := text.count(". ") + text.count("? ") + text.count("! "):
@@ -209,7 +224,7 @@ def _style(text: str, tokens: list[str], distinct: set[str]) -> Iterator[Sign]:
         yield "few letters", 1.0
 
 
-def _knowledge(share: float, unknown: set[str]) -> Iterator[Sign]:
+def _knowledge(share: float, unknown: Collection[str]) -> Iterator[Sign]:
     """Tell how large a share of the words is unknown, and how those look."""
     if share < _FEW_UNKNOWN:
         yield "all words known" if share == 0 else "most words known", 1.0

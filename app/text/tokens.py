@@ -6,7 +6,7 @@ import re
 
 __all__ = ["grams", "is_spaceless", "words"]
 
-_ASCII = str.maketrans({chr(code): " " for code in range(128) if not chr(code).isalnum()})
+_ASCII = bytes(code if chr(code).isalnum() else ord(" ") for code in range(128)).ljust(256)
 _WORD = re.compile(r"[\w\u0900-\u0dff]+")
 """Python's word characters lack the vowel signs of Indic scripts."""
 _SPACELESS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
@@ -19,7 +19,7 @@ _MAX_RUN = 160
 def words(lower: str) -> list[str]:
     """Cut a case-folded text into its words, in order; apostrophes and underscores part them too."""
     if lower.isascii():
-        return lower.translate(_ASCII).split()
+        return lower.encode().translate(_ASCII).decode().split()
     return _WORD.findall(lower.replace("_", " "))
 
 

@@ -3,15 +3,18 @@
 ``context.json`` holds it in hundredths: ``groups`` of hand-written words, ``words`` that were learned on their own,
 and ``signs``, which are all other features; each with its weights in the order of ``contexts``. ``tones`` are what
 common English words say by what they mean, learned or not; a text's tone is their sum over the root of their number.
+
+In memory a feature's weights stand beside each other in one whole number, so that a text's are added up by ``sum``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from math import sqrt
+from struct import Struct
 from typing import Any
 
 from .features import Extractor, Found, Numbers, Pattern
@@ -21,6 +24,10 @@ __all__ = ["Weights", "shipped", "tone_share"]
 _UNIT = 0.01
 _LEAST = 0.05
 """Margin up to which a pattern is no evidence."""
+_LANE = Struct("<q").size * 8
+"""Bits for each of the weights that stand beside each other."""
+_ONE = 1 << 32
+"""What counts once; there is room in a lane for the sum of millions of such."""
 
 
 class Weights:
@@ -29,14 +36,12 @@ class Weights:
     Attributes:
         contexts: what the columns of the weights are for.
         extractor: finds the features.
-        bias: each context's score without any evidence.
         temperature: what scores are divided by before they become shares.
         earlier: how much an earlier message counts when the current one is short, and when it is long.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.contexts: tuple[str, ...] = tuple(data["contexts"])
-        self.bias: list[float] = data["bias"]
         self.temperature: float = data["temperature"]
         self.earlier: tuple[float, float] = tuple(data["earlier"])
         entries: dict[str, list[str]] = {}
@@ -47,41 +52,39 @@ class Weights:
         for word, row in data["words"].items():
             rows[f"word {word}"] = row
             entries[f"word {word}"] = [word]
-        self._tones: dict[str, tuple[float, ...]] = {
-            word: tuple(map(_weight, row)) for word, row in data["tones"].items()
-        }
+        self._lanes = Lanes(len(self.contexts))
+        pack = self._lanes.pack
+        self._bias = pack([round(bias / _UNIT) * _ONE for bias in data["bias"]])
+        self._rows = [pack(row) for row in rows.values()]
+        self._tones = {word: pack(row) for word, row in data["tones"].items()}
         self.extractor = Extractor(entries, {name: number for number, name in enumerate(rows)}, self._tones)
-        self._rows = [tuple(map(_weight, row)) for row in rows.values()]
-        self._margins = [_Margins(self._rows, column) for column in range(len(self.contexts))]
+        self._margins = [_Margins(self._lanes, self._rows, self._tones, column) for column in range(len(self.contexts))]
 
-    def scores(self, found: Found) -> list[float]:
-        """Add up what the features of one text say for each context."""
-        table = self._rows
-        rows = [table[number] for number in found.present]
-        for number, strength in found.strengths.items():
-            rows.append(tuple([strength * weight for weight in table[number]]))
-        if found.tones:
-            tones, part = self._tones, tone_share(len(found.tones))
-            columns = zip(*[tones[word] for word in found.tones], strict=True)
-            rows.append(tuple([part * sum(column) for column in columns]))
-        return [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * len(self.contexts)
+    def scores(self, texts: Iterable[tuple[Found, float]]) -> list[float]:
+        """Add up what the features of texts say for each context, each text counted by its share."""
+        total = self._bias
+        for found, share in texts:
+            total += round(share * _ONE) * sum(map(self._rows.__getitem__, found.present))
+            for number, strength in found.strengths.items():
+                total += round(share * strength * _ONE) * self._rows[number]
+            if found.tones:
+                part = share * tone_share(len(found.tones))
+                total += round(part * _ONE) * sum(map(self._tones.__getitem__, found.tones))
+        return [lane * (_UNIT / _ONE) for lane in self._lanes.unpack(total)]
 
-    def margins(self, found: Found, column: int) -> list[tuple[float, Pattern]]:
+    def margins(self, texts: Iterable[tuple[Found, float]], column: int) -> dict[Pattern, float]:
         """Give the patterns that say more for one context than for the average one, with how much."""
         known = self._margins[column]
-        said = [(margin, pattern) for pattern, numbers in found.patterns if (margin := known[numbers]) > _LEAST]
-        part = tone_share(len(found.tones))
-        for word in found.tones:
-            row = self._tones[word]
-            if (margin := part * (row[column] - sum(row) / len(row))) > _LEAST:
-                said.append((margin, word))
+        said: dict[Pattern, float] = {}
+        for found, share in texts:
+            for pattern, numbers in found.patterns:
+                if (margin := known[numbers]) > _LEAST:
+                    said[pattern] = said.get(pattern, 0.0) + share * margin
+            part = tone_share(len(found.tones))
+            for word in found.tones:
+                if (margin := part * known[word]) > _LEAST:
+                    said[word] = said.get(word, 0.0) + share * margin
         return said
-
-
-@cache
-def _weight(hundredths: int) -> float:
-    """Give a weight; those that are alike are one number, of which there would be a third of a million."""
-    return hundredths * _UNIT
 
 
 def tone_share(count: int) -> float:
@@ -89,15 +92,39 @@ def tone_share(count: int) -> float:
     return 1.0 / sqrt(count + 1)
 
 
-class _Margins(dict[Numbers, float]):
-    """How much more features say for one context than for the average one; there are as many as the lexicon's."""
+class Lanes:
+    """Puts rows of whole numbers beside each other into one, so that sums of these are the rows' sums.
 
-    def __init__(self, rows: list[tuple[float, ...]], column: int) -> None:
-        self._rows, self._column = rows, column
+    Args:
+        count: of the numbers in a row.
+    """
 
-    def __missing__(self, numbers: Numbers) -> float:
-        rows = [self._rows[number] for number in numbers]
-        margin = self[numbers] = sum(row[self._column] - sum(row) / len(row) for row in rows)
+    def __init__(self, count: int) -> None:
+        self._struct = Struct(f"<{count}q")
+        self._signs = sum(1 << (_LANE * (lane + 1) - 1) for lane in range(count))
+
+    def pack(self, row: Iterable[int]) -> int:
+        """Give the sum of a row's numbers, each times the power of two that its lane begins with."""
+        return (int.from_bytes(self._struct.pack(*row), "little") ^ self._signs) - self._signs
+
+    def unpack(self, packed: int) -> tuple[int, ...]:
+        """Give a row again, or the sum of several."""
+        found: tuple[int, ...] = self._struct.unpack(
+            ((packed + self._signs) ^ self._signs).to_bytes(self._struct.size, "little")
+        )
+        return found
+
+
+class _Margins(dict[str | Numbers, float]):
+    """How much more features, or a toned word, say for one context than for the average one; filled as they show."""
+
+    def __init__(self, lanes: Lanes, rows: Sequence[int], tones: Mapping[str, int], column: int) -> None:
+        self._lanes, self._rows, self._tones, self._column = lanes, rows, tones, column
+
+    def __missing__(self, shown: str | Numbers) -> float:
+        packed = self._tones[shown] if isinstance(shown, str) else sum(self._rows[number] for number in shown)
+        row = self._lanes.unpack(packed)
+        margin = self[shown] = _UNIT * (row[self._column] - sum(row) / len(row))
         return margin
 
 
