@@ -246,6 +246,11 @@ class Run:
         """Whether no transform is left, so that chunks pass as they are."""
         return not self._links
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether all transforms are those that ship, which wait for nothing."""
+        return all(link.is_ours for link in self._links)
+
     def feed(self, chunk: Chunk) -> list[Chunk]:
         """Pass one chunk through every transform."""
         return self._pass([chunk], 0)

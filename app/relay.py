@@ -177,8 +177,9 @@ class Stream:
         self._is_ending = False  # someone writes the ending
         self._is_closed = False
         self._reader_started = False
-        # A trace's context is the reader's own; and who calls the library may break off a wait and come again.
-        self._may_hand_over = record.trace is None and peer is not None
+        # A trace's context is the reader's own; who calls the library may break off a wait and come again; and a
+        # host's stage may wait for something itself, while what came before it, and heartbeats, go out.
+        self._may_hand_over = record.trace is None and peer is not None and run.is_ours
         self._reading: Generator[None, None, None] | None = None  # what the reader has left to the consumer
         self._intake = Intake(settings.max_event_bytes)
         self._limits = Limits(settings, self._intake)

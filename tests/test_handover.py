@@ -138,6 +138,24 @@ def _stands_still(exchange: Exchange) -> bool:
     return 0 < sent == exchange.sent
 
 
+def test_a_stage_that_waits_holds_up_its_own_chunk_alone(upstream: DemoUpstream) -> None:
+    """Where a host's stage may wait, the consumer does not: what the stage gave goes out, and heartbeats do."""
+    upstream.play([{"write": {"events": 0}}, {"text": ["first", " second"]}])
+    values = settings_for(upstream) | {"SLUICE_PIPELINE": "on", "SLUICE_STM_MODULES": ""}
+
+    with (
+        GunicornGateway(values, app="tests.hosts.waiting:app") as gateway,
+        open_stream(gateway.chat_url, ASKED) as stream,
+    ):
+        first = json.loads(stream.next_data() or "")
+        beats = [stream.next_event(), stream.next_event()]
+        request("GET", gateway.url + "/go").close()
+        rest = stream.data()
+
+    assert ("first", " second", "[DONE]") == (texts([first]), texts(rest), rest[-1])
+    assert [": keep-alive"] * 2 == beats
+
+
 def test_an_answer_that_is_too_large_is_told_in_full(upstream: DemoUpstream) -> None:
     """What a choice that ended still had to say does not fit either, and takes nothing from what is told."""
     upstream.play([{"text": "a"}, {"finish": "stop"}, {"text": {"content": ["x" * 100] * 30, "choice": 1}}])
