@@ -66,6 +66,8 @@ _PARAMS = (
 )
 _END_REASONS = {"length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter"}
 _TAIL_SECONDS = 1.0
+_LONGEST = 0.1
+"""Seconds after which what has been relayed goes out, though more of what was read with it is to come."""
 _OVER = object()
 _HEAD = frozenset({"id", "object", "created", "model"})
 _BESIDE = ("reasoning", "reasoning_content", "refusal")
@@ -383,7 +385,7 @@ class Stream:
                 response.close()
 
     def _finish(self, response: Response) -> Generator[None, None, None]:
-        """Relay *response* and end the stream; yields at the start, and wherever more is to be waited for."""
+        """Relay *response* and end the stream; yields at the start, and wherever something may go out."""
         try:
             yield
             yield from self._relay(response)
@@ -411,7 +413,7 @@ class Stream:
         return InternalError("the gateway failed; its log says why")
 
     def _relay(self, response: Response) -> Iterator[None]:
-        """Relay the body to its end, then end the stream; yields where ``PAUSE`` stands, and after the ending."""
+        """Relay the body to its end, then end the stream; yields where something may go out, and after the ending."""
         note_gap: Any = self._record.gaps.note
         work = 0
         try:
@@ -432,6 +434,8 @@ class Stream:
                 if work > TURN_WORK:  # upstream may send faster than we read, and then nothing here ever waits
                     work = 0
                     give_way()
+                    if time.monotonic() - self._wrote_at > _LONGEST:  # their turns took long, and more of them come
+                        yield
         except Broken as error:
             if isinstance(error, EventTooLong) or not self.chunks.is_whole:
                 raise  # otherwise all that was to come has come

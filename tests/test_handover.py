@@ -156,6 +156,19 @@ def test_a_stage_that_waits_holds_up_its_own_chunk_alone(upstream: DemoUpstream)
     assert [": keep-alive"] * 2 == beats
 
 
+def test_a_busy_worker_hands_on_what_it_has(upstream: DemoUpstream) -> None:
+    """What was read at once takes many turns to relay where others have theirs, and goes out meanwhile."""
+    upstream.play([{"write": {"events": 0}}, {"text": [f"word {number} " for number in range(600)]}])
+
+    with GunicornGateway(settings_for(upstream), app="tests.hosts.busy:app") as gateway:
+        request("GET", gateway.url + "/work").close()
+        with open_stream(gateway.chat_url, ASKED) as stream:
+            pieces = list(iter(stream.read_some, b""))
+
+    assert b"word 599 " in b"".join(pieces)
+    assert max(map(len, pieces)) < 32_768  # half of what is read at once
+
+
 def test_an_answer_that_is_too_large_is_told_in_full(upstream: DemoUpstream) -> None:
     """What a choice that ended still had to say does not fit either, and takes nothing from what is told."""
     upstream.play([{"text": "a"}, {"finish": "stop"}, {"text": {"content": ["x" * 100] * 30, "choice": 1}}])
