@@ -335,7 +335,8 @@ def report(title: str, data: list[Row], scores: np.ndarray, temperature: float) 
             part = np.array([row[key] == value for row in data])
             print(f"  {key} {value}: {right[part].mean():.1%} of {count}")
     part = np.array([bool(row.get("history")) for row in data])
-    print(f"  with history: {right[part].mean():.1%} of {part.sum()}")
+    if part.any():
+        print(f"  with history: {right[part].mean():.1%} of {part.sum()}")
     print("  | labelled | " + " | ".join(CONTEXTS) + " |")
     for number, context in enumerate(CONTEXTS):
         counts = [int(((truth == number) & (found == other)).sum()) for other in range(len(CONTEXTS))]
