@@ -50,7 +50,8 @@ class EventResponse(Response):
 
     def get_wsgi_headers(self, environ: Any) -> Headers:
         """Give the headers as they are sent: a body that is not encoded need not say so (RFC 9110, section 8.4.1)."""
-        headers = super().get_wsgi_headers(environ)
+        # What the parent does besides is about lengths and locations, which a stream has none of; and it takes a copy.
+        headers = self.headers if isinstance(self.response, EventBody) else super().get_wsgi_headers(environ)
         if headers.get("Content-Encoding") == "identity":
             del headers["Content-Encoding"]
         return headers
@@ -58,9 +59,8 @@ class EventResponse(Response):
 
 def event_response(body: EventBody) -> Response:
     """Make the response that sends *body*."""
-    made: Response = _class_for(current_app.response_class)(body, mimetype="text/event-stream", direct_passthrough=True)
-    made.headers.update(_HEADERS)
-    return made
+    kind = _class_for(current_app.response_class)
+    return kind(body, headers=_HEADERS, mimetype="text/event-stream", direct_passthrough=True)
 
 
 def _class_for(base: type[Response]) -> type[Response]:

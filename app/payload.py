@@ -59,12 +59,13 @@ class _Clock:
 
 def _checked_length(limit: int) -> int:
     """Give the body's length in bytes, once its headers have nothing against reading it."""
-    if request.mimetype != "application/json" and not request.mimetype.endswith("+json"):
-        raise UnsupportedMediaType(f"expected Content-Type: application/json, got {request.mimetype[:60] or 'none'}")
-    encoding = request.headers.get("Content-Encoding") or "identity"
+    mimetype, headers = request.mimetype, request.headers
+    if mimetype != "application/json" and not mimetype.endswith("+json"):
+        raise UnsupportedMediaType(f"expected Content-Type: application/json, got {mimetype[:60] or 'none'}")
+    encoding = headers.get("Content-Encoding") or "identity"
     if encoding.lower() != "identity":
         raise UnsupportedMediaType(f"expected a body without Content-Encoding, got {encoding[:40]}")
-    if request.headers.get("Transfer-Encoding"):
+    if headers.get("Transfer-Encoding"):
         raise LengthRequired("expected Content-Length, got a body with Transfer-Encoding")
     length = request.content_length or 0
     if length > limit:

@@ -57,9 +57,14 @@ def make_blueprint(
     blueprint.record(_take_any_method)
     # Later than our own look at streams, which knows more and tells the record.
     silence = 3 * gateway.settings.client_stall_timeout
-    blueprint.before_request(lambda: Peer(request.environ).limit_silence(silence))
-    blueprint.before_request(note_arrival)
-    blueprint.before_request(_once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", ""))))
+    check = _once(lambda: check_worker(request.environ.get("SERVER_SOFTWARE", "")))
+
+    def arrive() -> None:
+        Peer(request.environ).limit_silence(silence)
+        note_arrival()
+        check()
+
+    blueprint.before_request(arrive)
     blueprint.after_request(show_standing)
     blueprint.register_error_handler(GatewayError, error_reply)
     blueprint.register_error_handler(HTTPException, _translated)

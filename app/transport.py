@@ -581,6 +581,9 @@ def _attempt(response: Any, error: Exception | None) -> Attempt:
     return Attempt(error="connect timeout" if isinstance(error, ConnectTimeoutError) else "connection lost")
 
 
+_BLANK = requests.Response().__dict__
+
+
 class StreamResponse(requests.Response):
     """A response whose ``iter_lines`` is prompt, right and linear.
 
@@ -598,6 +601,10 @@ class StreamResponse(requests.Response):
     """Monotonic time after which nothing more is read, whatever still comes."""
     pauses = False
     """Whether ``PAUSE`` is yielded before each wait."""
+
+    def __init__(self) -> None:
+        # The parent's own makes a jar of cookies and a dozen other things that nobody asks a stream for.
+        self.__dict__.update(_BLANK)
 
     @property
     def can_pause(self) -> bool:
@@ -641,7 +648,10 @@ class StreamResponse(requests.Response):
         except (Urllib3Error, OSError):
             self.raw.close()
             raise
-        self.raw.read1(1)  # lets urllib3 see the end, and take the connection back
+        if self.is_over:
+            self.raw.release_conn()
+        else:
+            self.raw.read1(1)  # lets urllib3 see the end, and take the connection back
         if rest := lines.flush():
             yield rest
 
