@@ -56,6 +56,8 @@ _LINKER = prefix_regex(_LINKERS)
 _LINKER_FIRSTS = frozenset(char for word in _LINKERS for char in (word[0], word[0].upper()))
 _WORD = prefix_regex(_WORDS)
 _CLOSING = re.compile(r"[.,;:!?…)\]*\"”’]*")
+_GETTERS = SUBJECTS | {"you"}
+_OWNERS = POSSESSIVES | {"a", "an"}
 _BUYERS = SUBJECTS - {"he", "she"} | {"you"}
 _AFTER_EVENT = (
     SUBJECTS
@@ -107,30 +109,31 @@ class Casual:
 
     def decide(self, place: Place, view: Window) -> Edit | None:
         """Give the change to make at *place*, or None."""
-        if place.text[place.at] in _LINKER_FIRSTS:
-            linker = _LINKER.match(view.text, place.at, view.end)
+        text, at = place.text, place.at
+        if text[at] in _LINKER_FIRSTS:
+            linker = _LINKER.match(text, at, view.end)
             if linker is not None and place.start in (Start.SENTENCE, Start.OPENED):
                 edit = _linker(place, view, linker)
                 if edit is not None:
                     return edit
-        match = _WORD.match(view.text, place.at, view.end)
+        match = _WORD.match(text, at, view.end)
         if match is None:
-            view.forget(place.at)
+            view.forget(at)
             return None
         phrase, end = folded(match.group()), match.end()
-        if phrase not in _WORDS:
+        new = _WORDS.get(phrase)
+        if new is None:
             view.need()
-            view.forget(place.at)
+            view.forget(at)
             return None
-        if view.char(end) != " " and view.is_letter(end):
-            view.forget(place.at)
-            return None
-        if view.char(end) != " " and not _CLOSING.fullmatch(view.token(end)):
-            return None
+        if view.char(end) != " ":
+            if view.is_letter(end):
+                view.forget(at)
+                return None
+            if not _CLOSING.fullmatch(view.token(end)):
+                return None
         takes = self._takes_phrase if phrase in _PHRASES else _takes_verb
-        if not takes(place, view, phrase, end):
-            return None
-        return Edit(place.at, end, _cased(match.group(), _WORDS[phrase]))
+        return (end, _cased(match.group(), new), False) if takes(place, view, phrase, end) else None
 
     def _takes_phrase(self, place: Place, view: Window, phrase: str, end: int) -> bool:
         words, new = place.words, _WORDS[phrase]
@@ -151,11 +154,13 @@ def _linker(place: Place, view: Window, match: re.Match[str]) -> Edit | None:
     if view.char(end) != " " or not view.char(end + 1).strip():
         return None
     new = _cased(match.group(), _LINKERS[linker])
-    return Edit(place.at, end, new) if new.endswith(",") else Edit(place.at, end + 1, new + " ", opens=True)
+    return (end, new, False) if new.endswith(",") else (end + 1, new + " ", True)
 
 
 def _cased(old: str, new: str) -> str:
     """Give *new* in the case pattern of *old*."""
+    if old.islower():
+        return new
     if old.isupper():
         return new.upper()
     return new[0].upper() + new[1:] if old[0].isupper() else new
@@ -168,54 +173,56 @@ def _takes_verb(place: Place, view: Window, word: str, end: int) -> bool:
         return False
     following, trail = "", ""
     if view.char(end) == " ":
-        following, trail, _ = view.plain(end + 1)
+        following, trail, end = view.plain(end + 1)
         following = folded(following)
         if following in FOREIGN or not following.isascii():
             return False
-    if word.endswith(("ed", "ing")) and before in _BEFORE_ADJECTIVE:
+    if before in _BEFORE_ADJECTIVE and word.endswith(("ed", "ing")):
         return False
-    if word.startswith("obtain"):
-        return _takes_get(place, word, following)
-    if word.startswith("terminat"):
-        return _takes_end(place, view, end, following, trail, word)
-    if word.startswith("purchase"):
-        return _takes_buy(place, word, following)
-    if word in ("commence", "commences"):
-        return following in _COMMENCED or not _COMMENCERS.isdisjoint(place.words)
-    return True
+    takes = _TAKERS.get(word[0])
+    return takes is None or takes(place, view, word, following, -1 if trail else end + 1)
 
 
-def _takes_get(place: Place, word: str, following: str) -> bool:
+def _takes_get(place: Place, view: Window, word: str, following: str, behind: int) -> bool:
     if not following or following in _NO_OBJECT:
         return False
     if word != "obtained":
         return True
     if place.word in HOSTS:
         return False
-    return place.word in SUBJECTS or place.word == "you" or following in POSSESSIVES | {"a", "an"}
+    return place.word in _GETTERS or following in _OWNERS
 
 
-def _takes_end(place: Place, view: Window, end: int, following: str, trail: str, word: str) -> bool:
+def _takes_start(place: Place, view: Window, word: str, following: str, behind: int) -> bool:
+    if not word.endswith(("e", "es")):
+        return True
+    return following in _COMMENCED or not _COMMENCERS.isdisjoint(place.words)
+
+
+def _takes_end(place: Place, view: Window, word: str, following: str, behind: int) -> bool:
     """Processes end, people are not ended, and strings that a sign ends are something else."""
     if following in PEOPLE or place.word in _TERMINATORS:
         return False
-    if following and not trail and following in _BEFORE_ADJECTIVE:
-        start = end + 2 + len(following)
-        if folded(view.plain(start)[0]) in PEOPLE:
-            return False
+    if following in _BEFORE_ADJECTIVE and behind >= 0 and folded(view.plain(behind)[0]) in PEOPLE:
+        return False
     is_passive = word == "terminated" and place.word in _BE
     return not (is_passive and len(place.words) > 1 and place.words[-2] in PEOPLE)
 
 
-def _takes_buy(place: Place, word: str, following: str) -> bool:
+def _takes_buy(place: Place, view: Window, word: str, following: str, behind: int) -> bool:
     """To purchase is to buy; a purchase is none of ours."""
     if following in CLOSED_COMPOUNDS:
         return False
-    if word == "purchased" or place.word in _BUYERS:
-        return place.word in _BUYERS
-    if place.word == "to":
-        before = place.words[-2] if len(place.words) > 1 else ""
+    before = place.word
+    if word == "purchased" or before in _BUYERS:
+        return before in _BUYERS
+    if before == "to":
+        wanting = place.words[-2] if len(place.words) > 1 else ""
         if not following:
-            return before in _WANTING
-        return following not in _NO_OBJECT and before not in _BEFORE_NOUN
-    return place.word in MODALS or place.word == "please"
+            return wanting in _WANTING
+        return following not in _NO_OBJECT and wanting not in _BEFORE_NOUN
+    return before in MODALS or before == "please"
+
+
+_TAKERS = {"o": _takes_get, "c": _takes_start, "t": _takes_end, "p": _takes_buy}
+"""What else has to be asked about a verb, by its first letter."""

@@ -192,7 +192,7 @@ class Hedges:
             return None
         if self._has_rival(place, view, at, end):
             return None
-        return Edit(at, end)
+        return end, "", False
 
     def _has_rival(self, place: Place, view: Window, at: int, end: int) -> bool:
         """Tell whether the sentence weighs the adverb from *at* to *end* against another "maybe" or "perhaps"."""
@@ -222,7 +222,7 @@ class Hedges:
         words = place.words_up_to(at)
         if not _may_meet(place, words, view, end + 1) or self._joins(words, view, end + 1):
             return None
-        return Edit(at, end)
+        return end, "", False
 
     def _bracket(self, place: Place, view: Window) -> Edit | None:
         """Take out an opening phrase in parentheses, and the space behind it."""
@@ -238,7 +238,7 @@ class Hedges:
             return None
         if view.char(end) != " " or not view.plain(end + 1)[0] or self._joins(place.words, view, end + 1):
             return None
-        return Edit(at, end + 1)
+        return end + 1, "", False
 
     def _joins(self, words: tuple[str, ...], view: Window, index: int) -> bool:
         """Tell whether *words* and what stands at *index* would make a phrase together."""
@@ -250,8 +250,8 @@ def _removal(place: Place, end: int) -> Edit:
     text, at = place.text, place.at
     is_pronoun = text[at : at + 2].lower() == "i "
     if text[at].isupper() and not (place.start is Start.OPENED and is_pronoun):
-        return Edit(at, end + 1, text[end].upper())
-    return Edit(at, end)
+        return end + 1, text[end].upper(), False
+    return end, "", False
 
 
 def _adverb_end(view: Window, at: int) -> int | None:

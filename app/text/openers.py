@@ -97,12 +97,12 @@ def _removal(view: Window, at: int, end: int) -> Edit | None:
     if line >= 0:
         indent = end - line
         if "\t" in text[line:end] or indent > 3 or (indent and not char.isalpha()):
-            return Edit(at, line)
+            return line, "", False
     elif _STRUCTURE.match(token):
         return None
     if match and text[at].isupper() and _takes_capital(match.group(1)):
-        return Edit(at, end + 1, char.upper())
-    return Edit(at, end)
+        return end + 1, char.upper(), False
+    return end, "", False
 
 
 def _takes_capital(word: str) -> bool:

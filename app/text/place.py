@@ -6,6 +6,7 @@ import re
 from enum import IntEnum
 
 from .english import folded
+from .prose import Prose
 
 __all__ = ["LOOK_BACK", "OPENERS", "Place", "Start"]
 
@@ -45,23 +46,30 @@ class Start(IntEnum):
 
 
 class Place:
-    """One place in the buffer.
+    """One place in the buffer; it is moved from one to the next, as there are many.
+
+    Args:
+        prose: knows the line around it.
 
     Attributes:
         text: the buffer: up to *at* as it goes out, from there on raw.
         at: index of the place.
-        line: index at which its line begins, below 0 if that is no longer in the buffer.
-        head: index at which the line's prose begins.
         floor: index from which on a decision may look back.
     """
 
-    __slots__ = ("_head_starts", "_known", "_opened", "_words", "at", "floor", "head", "line", "text")
+    __slots__ = ("_known", "_opened", "_prose", "_word", "_words", "at", "floor", "text")
 
-    def __init__(self, text: str, at: int, line: int, head: int, head_starts: bool, opened: int) -> None:
-        self.text, self.at, self.line, self.head = text, at, line, head
-        self._head_starts, self._opened = head_starts, opened
-        self.floor = max(line, at - LOOK_BACK, 0)
+    def __init__(self, prose: Prose) -> None:
+        self._prose = prose
+        self.move("", 0, -1)
+
+    def move(self, text: str, at: int, opened: int) -> None:
+        """Go to index *at* of *text*; behind *opened* a sentence goes on after an opener that was changed."""
+        self.text, self.at, self._opened = text, at, opened
+        line, floor = self._prose.line, at - LOOK_BACK if at > LOOK_BACK else 0
+        self.floor = line if line > floor else floor
         self._known: Start | None = None
+        self._word: str | None = None
         self._words: tuple[str, ...] | None = None
 
     @property
@@ -81,7 +89,9 @@ class Place:
     @property
     def word(self) -> str:
         """The word directly before and its space, empty if there is none."""
-        return self.word_up_to(self.at - 1) if self.text[self.at - 1 : self.at] == " " else ""
+        if self._word is None:
+            self._word = self.word_up_to(self.at - 1) if self.text[self.at - 1 : self.at] == " " else ""
+        return self._word
 
     @property
     def sentence(self) -> int:
@@ -121,8 +131,9 @@ class Place:
         return Start.NONE if match is None or not limit else self._start(match.start(), limit - 1)
 
     def _start(self, at: int, limit: int) -> Start:
-        if at <= self.head:
-            return Start.SENTENCE if at == self.head and self._head_starts else Start.NONE
+        prose = self._prose
+        if at <= prose.head:
+            return Start.SENTENCE if at == prose.head and prose.head_starts else Start.NONE
         text, before = self.text, at - 1
         if before < self.floor or text[before] != " ":
             return Start.NONE

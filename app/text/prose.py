@@ -30,6 +30,7 @@ _BLANK_LINES = re.compile(r"(?:[ \t]{0,64}\r?\n)*+")
 _BLANK_LINE = re.compile(r"\n(?=[ \t]{0,64}\r?\n)")
 _BLANK_TAIL = re.compile(r"\n[ \t]{0,64}\r?\Z")
 _HEADING = re.compile(f"{LEAD}#")
+_PLAIN_LEAD = re.compile(f"{LEAD}(?={LETTER})")
 _INDENT = re.compile(r"[ \t]*")
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _MARKER = re.compile(rf"{LIST_MARKER}(?=[ \t]|\Z)|\d{{1,9}}\Z")
@@ -150,8 +151,9 @@ class Prose:
 
     def _line_head(self, text: str, at: int, is_final: bool) -> int:
         """Find out what a line begins with."""
-        if text[at : at + 1].isalpha():
-            return self._begin(text, at, 0)
+        plain = _PLAIN_LEAD.match(text, at)
+        if plain is not None:
+            return self._begin(text, plain.end(), has_marker=bool(plain.group().strip()))
         match = _BLANK_LINES.match(text, at)
         if match is not None and match.end() > at:
             self._goes_on = False
@@ -170,14 +172,16 @@ class Prose:
             tag = _TAG.match(text, end)
             if tag is not None:
                 whole = tag.end() - end > 1
-                return self._protect_line(end) if whole else self._begin(text, end, markers) if is_final else _MORE
+                if whole:
+                    return self._protect_line(end)
+                return self._begin(text, end, has_marker=markers > 0) if is_final else _MORE
             after = self._marker_end(text, end)
             if after == _MORE and not is_final:
                 return _MORE
             if after <= end:
                 break
             at = after
-        return self._begin(text, end, markers)
+        return self._begin(text, end, has_marker=markers > 0)
 
     @staticmethod
     def _indent_end(text: str, at: int) -> int:
@@ -202,13 +206,13 @@ class Prose:
             return end + 1
         return box.end() if box.group().endswith(" ") and len(box.group()) == 4 else _MORE
 
-    def _begin(self, text: str, at: int, markers: int) -> int:
+    def _begin(self, text: str, at: int, *, has_marker: bool) -> int:
         """Enter the prose of a line."""
         self.is_inside = True
         self.head = at
-        self.head_starts = markers > 0 or not self._goes_on
+        self.head_starts = has_marker or not self._goes_on
         self._is_heading = text.startswith("#", at)
-        if markers:
+        if has_marker:
             self.is_fresh = False
         return at
 
@@ -362,13 +366,14 @@ class Prose:
 
 def _goes_on_behind(text: str, line: int, end: int, is_heading: bool) -> bool:
     """Tell whether the line from *line* to *end* is long and stops in mid-sentence, or on a word that ends none."""
+    is_long = end - line >= _WRAPPED and not is_heading
+    last = text[end - 1]
+    if not last.isalnum() and last not in " \t\r":
+        return is_long and last == ","
     floor = max(line, end - _TAIL, 0)
     word_end = floor + len(text[floor:end].rstrip(" \t\r"))
     match = _LAST_WORD.search(text, max(text.rfind(" ", floor, word_end) + 1, floor), end)
-    is_long = end - line >= _WRAPPED and not is_heading
-    if match is not None:
-        return is_long or match.group(1).lower() in DANGLING
-    return is_long and text[end - 1] == ","
+    return match is not None and (is_long or match.group(1).lower() in DANGLING)
 
 
 @cache

@@ -15,17 +15,11 @@ NOT_LAST = r"(?![ \t]*+\r?\n)"
 """Pattern of the end of a phrase that is not the last of its line."""
 
 
-class Edit(NamedTuple):
-    """Text to take the place of what stands from *start* to *end*.
+Edit = tuple[int, str, bool]
+"""What is to be changed at a place: index up to which text goes, what takes its place, and whether that *opens*.
 
-    Attributes:
-        opens: it took an opener's comma away: a sentence still goes on behind it as if it stood there.
-    """
-
-    start: int
-    end: int
-    text: str = ""
-    opens: bool = False
+One that opens took an opener's comma away: a sentence still goes on behind it as if it stood there.
+"""
 
 
 class Trigger(NamedTuple):

@@ -55,7 +55,7 @@ def make_ready() -> None:
 class _Asker(NamedTuple):
     """The rule to ask about what a group of the pattern of places has found, and how that trigger behaves."""
 
-    rule: Rule
+    rules: tuple[Rule]
     offset: int
     holds: bool
 
@@ -92,7 +92,7 @@ def _plan(modules: tuple[str, ...]) -> _Plan:
         for rule, trigger in pairs:
             if trigger.anchor == anchor:
                 alternatives += [f"{pattern}()" for pattern in trigger.patterns]
-                askers += [_Asker(rule, int(trigger.is_before), trigger.holds)] * len(trigger.patterns)
+                askers += [_Asker((rule,), int(trigger.is_before), trigger.holds)] * len(trigger.patterns)
         branches.append(f"{anchor}(?:{'|'.join(alternatives)})")
         candidates.append(branches[-1].replace("()", ""))
     lines = Lines.without(branches, candidates, ["|".join(rule.heads) for rule in rules])
@@ -122,6 +122,7 @@ class Transducer:
         self._openers = plan.openers if at_start else None
         self._search, self._match_head = plan.lines.events.search, plan.lines.heads.match
         self._prose = Prose(plan.lines.dull, is_start=at_start or bool(before))
+        self._place, self._view = Place(self._prose), Window()
         self.edits = Edits()
         self.held_max = 0
         self._buffer = ""
@@ -272,7 +273,7 @@ class Transducer:
         else:
             asked = -1
         at = self._at
-        match = self._search(buffer, at - (at > 0 and buffer[at - 1] in _ANCHORS))
+        match = self._search(buffer, at - 1 if at and buffer[at - 1] in _ANCHORS else at)
         if match is None:
             self._at = len(buffer)
             self._from = self._at - (buffer[-1:] in _ANCHORS)
@@ -289,7 +290,7 @@ class Transducer:
                 self._is_waiting = self._is_plain = True
                 self._wake, self._from = None, match.start()
                 return False
-            if self._ask(self._rules if is_cut else (asker.rule,), is_final):
+            if self._ask(self._rules if is_cut else asker.rules, is_final):
                 return True
         self._at = start + 1
         return True
@@ -309,7 +310,9 @@ class Transducer:
         text, at = self._buffer, self._at
         openers = self._openers if self._prose.is_fresh and at == self._prose.head else None  # not behind a linker
         if openers is not None and openers.may_begin(text, at):
-            edit = self._judge(openers.decide, self._place(), Window(text, at, is_final=is_final, over_lines=True))
+            self._place.move(text, at, self._opened)
+            self._view.move(text, at, is_final, True)
+            edit = self._judge(openers.decide)
             if edit is not None:
                 self._apply(edit)
                 self._prose.leave()
@@ -323,37 +326,35 @@ class Transducer:
 
     def _ask(self, rules: Sequence[Rule], is_final: bool) -> bool:
         """Make the edit that *rules* want at the place reached; False if they want none."""
-        if not rules:
-            return False
-        place = self._place()
-        view = Window(place.text, place.at, is_final=is_final)
+        buffer, at, view = self._buffer, self._at, self._view
+        self._place.move(buffer, at, self._opened)
+        view.move(buffer, at, is_final)
         for rule in rules:
-            view.reach = place.at
-            edit = self._judge(rule.decide, place, view) if place.at >= self._frozen else None
+            if at < self._frozen:
+                break
+            view.reach = at
+            edit = self._judge(rule.decide)
             if edit is not None:
                 self._apply(edit)
                 return True
         return False
 
-    def _place(self) -> Place:
-        prose = self._prose
-        return Place(self._buffer, self._at, prose.line, prose.head, prose.head_starts, self._opened)
-
-    def _judge(self, decide: Callable[[Place, Window], Edit | None], place: Place, view: Window) -> Edit | None:
+    def _judge(self, decide: Callable[[Place, Window], Edit | None]) -> Edit | None:
         """Ask a rule; leave alone what its refusal looked at."""
+        view = self._view
         try:
-            edit = decide(place, view)
+            edit = decide(self._place, view)
         except Undecided:
             edit, view.reach = None, view.end
-        if edit is None:
-            self._frozen = max(self._frozen, view.reach)
+        if edit is None and view.reach > self._frozen:
+            self._frozen = view.reach
         return edit
 
     def _apply(self, edit: Edit) -> None:
-        start, end, text = edit.start, edit.end, edit.text
-        buffer = self._buffer
+        (end, text, opens), start, buffer = edit, self._at, self._buffer
         self._buffer = f"{buffer[:start]}{text}{buffer[end:]}"
-        self.edits.add(start + self._raw, end + self._raw, len(text))
-        self._raw += end - start - len(text)
-        if edit.opens:
-            self._at = self._due = self._opened = start + len(text)
+        behind, raw = start + len(text), self._raw
+        self.edits.add(start + raw, end + raw, len(text))
+        self._raw = raw + end - behind
+        if opens:
+            self._at = self._due = self._opened = behind

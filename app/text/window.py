@@ -38,6 +38,8 @@ class Undecided(Exception):
 class Window:
     """The rest of a line from a place where something may be changed, as far as a decision may look.
 
+    It is moved from place to place: there are many.
+
     Every reading that comes to the window's end raises ``More`` when more text may come, and ``Undecided`` when it may
     look no further; at the end of the line it is answered with nothing. So a decision is the same however the text
     was cut.
@@ -50,15 +52,22 @@ class Window:
 
     __slots__ = ("_is_last", "_is_open", "end", "reach", "text")
 
-    def __init__(self, text: str, start: int, *, is_final: bool, over_lines: bool = False) -> None:
-        self.text = text
-        self.reach = start
-        limit = start + LOOK_AHEAD
-        stop = -1 if over_lines else text.find("\n", start, limit)
-        length = len(text)
-        self.end = stop if stop >= 0 else min(length, limit)
-        self._is_open = stop < 0 and length < limit and not is_final
-        self._is_last = stop >= 0 or (length < limit and is_final)
+    def __init__(self) -> None:
+        self.text = ""
+        self.reach = self.end = 0
+        self._is_open = self._is_last = False
+
+    def move(self, text: str, start: int, is_final: bool, over_lines: bool = False) -> None:
+        """Look at *text* from *start* on."""
+        self.text, self.reach = text, start
+        end = start + LOOK_AHEAD
+        stop = -1 if over_lines else text.find("\n", start, end)
+        if stop >= 0:
+            self.end, self._is_open, self._is_last = stop, False, True
+        elif len(text) < end:
+            self.end, self._is_open, self._is_last = len(text), not is_final, is_final
+        else:
+            self.end, self._is_open, self._is_last = end, False, False
 
     def char(self, index: int) -> str:
         """Give the character at *index*, empty at the end."""
