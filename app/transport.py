@@ -269,22 +269,6 @@ def _length(status: int, method: str, fields: HTTPHeaderDict) -> int | None:
     return int(told) if told.isascii() and told.isdigit() and len(told) < _MAX_DIGITS else None
 
 
-def _reader(raw: Any) -> Callable[..., bytes]:
-    """Give what reads a response's body a block at a time.
-
-    urllib3's own ``read1`` goes through six layers for each block. A chunked body that is not compressed needs none.
-    """
-    inner = _unwrapped(raw)
-    read: Callable[..., bytes] = raw.read1 if inner is None else inner.read_block
-    return read
-
-
-def _unwrapped(raw: Any) -> _FinalResponse | None:
-    inner = getattr(raw, "_original_response", None)
-    plain = isinstance(inner, _FinalResponse) and inner.chunked and not raw.headers.get("Content-Encoding")
-    return inner if plain else None
-
-
 class _Cancellable:
     """Mixed into urllib3's connections: tells the current call which socket carries it.
 
@@ -606,15 +590,25 @@ class StreamResponse(requests.Response):
         # The parent's own makes a jar of cookies and a dozen other things that nobody asks a stream for.
         self.__dict__.update(_BLANK)
 
+    @functools.cached_property
+    def _unwrapped(self) -> _FinalResponse | None:
+        """What reads the body a block at a time, if it is chunked and not compressed.
+
+        urllib3's own ``read1`` goes through six layers for each block. Such a body needs none.
+        """
+        inner = getattr(self.raw, "_original_response", None)
+        plain = isinstance(inner, _FinalResponse) and inner.chunked and not self.raw.headers.get("Content-Encoding")
+        return inner if plain else None
+
     @property
     def can_pause(self) -> bool:
         """Whether a wait for bytes can be broken off and taken up again; urllib3 gives up a response at any error."""
-        return _unwrapped(self.raw) is not None
+        return self._unwrapped is not None
 
     @property
     def is_over(self) -> bool:
         """Whether the body's end has been read; not known of every body."""
-        inner = _unwrapped(self.raw)
+        inner = self._unwrapped
         return inner is not None and inner.fp is None
 
     def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
@@ -624,8 +618,9 @@ class StreamResponse(requests.Response):
             EventTooLong: a line is longer than ``line_limit`` bytes.
             urllib3.exceptions.HTTPError, OSError: the connection broke; TimeoutError past ``read_until``.
         """
-        lines = LineBuffer(self.line_limit)
-        read, now, size = _reader(self.raw), time.monotonic, _FIRST_READ
+        lines, inner = LineBuffer(self.line_limit), self._unwrapped
+        read: Callable[..., bytes] = self.raw.read1 if inner is None else inner.read_block
+        now, size = time.monotonic, _FIRST_READ
         try:
             while True:
                 try:
