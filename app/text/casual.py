@@ -179,7 +179,7 @@ def _takes_verb(place: Place, view: Window, word: str, end: int) -> bool:
             return False
     if before in _BEFORE_ADJECTIVE and word.endswith(("ed", "ing")):
         return False
-    takes = _TAKERS.get(word[0])
+    takes = _TAKERS.get(word)
     return takes is None or takes(place, view, word, following, -1 if trail else end + 1)
 
 
@@ -194,8 +194,6 @@ def _takes_get(place: Place, view: Window, word: str, following: str, behind: in
 
 
 def _takes_start(place: Place, view: Window, word: str, following: str, behind: int) -> bool:
-    if not word.endswith(("e", "es")):
-        return True
     return following in _COMMENCED or not _COMMENCERS.isdisjoint(place.words)
 
 
@@ -224,5 +222,10 @@ def _takes_buy(place: Place, view: Window, word: str, following: str, behind: in
     return before in MODALS or before == "please"
 
 
-_TAKERS = {"o": _takes_get, "c": _takes_start, "t": _takes_end, "p": _takes_buy}
-"""What else has to be asked about a verb, by its first letter."""
+_TAKERS = {
+    **dict.fromkeys(("obtain", "obtains", "obtained", "obtaining"), _takes_get),
+    **dict.fromkeys(("commence", "commences"), _takes_start),
+    **dict.fromkeys(("terminate", "terminates", "terminated", "terminating"), _takes_end),
+    **dict.fromkeys(("purchase", "purchased"), _takes_buy),
+}
+"""What else has to be asked about a verb."""
