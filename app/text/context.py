@@ -89,9 +89,11 @@ def _shares(scores: list[float], temperature: float) -> list[float]:
 
 def _strongest(model: Weights, texts: list[tuple[Found, float]], best: int) -> tuple[Evidence, ...]:
     """Give the patterns that spoke for a context most; a pattern that showed several features counts by their sum."""
-    found = [(margin, pattern, "current") for pattern, margin in model.margins(texts[:1], best).items()]
-    if len(texts) > 1:
-        found += [(margin, pattern, "history") for pattern, margin in model.margins(texts[1:], best).items()]
+    found = [
+        (margin, pattern, source)
+        for source, part in (("current", texts[:1]), ("history", texts[1:]))
+        for pattern, margin in model.margins(part, best).items()
+    ]
     found.sort(key=itemgetter(0), reverse=True)
     return tuple([Evidence(_named(pattern), source) for _, pattern, source in found[:_MAX_EVIDENCE]])
 

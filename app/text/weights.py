@@ -14,20 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from math import sqrt
-from struct import Struct
 from typing import Any
 
 from .features import Extractor, Found, Numbers, Pattern
+from .lanes import Lanes
 
 __all__ = ["Weights", "shipped", "tone_share"]
 
 _UNIT = 0.01
 _LEAST = 0.05
 """Margin up to which a pattern is no evidence."""
-_LANE = Struct("<q").size * 8
-"""Bits for each of the weights that stand beside each other."""
 _ONE = 1 << 32
-"""What counts once; there is room in a lane for the sum of millions of such."""
+"""What counts once; a lane has room for the sum of millions of such."""
 
 
 class Weights:
@@ -90,29 +88,6 @@ class Weights:
 def tone_share(count: int) -> float:
     """Tell how much each of *count* toned words says: many say less each."""
     return 1.0 / sqrt(count + 1)
-
-
-class Lanes:
-    """Puts rows of whole numbers beside each other into one, so that sums of these are the rows' sums.
-
-    Args:
-        count: of the numbers in a row.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._struct = Struct(f"<{count}q")
-        self._signs = sum(1 << (_LANE * (lane + 1) - 1) for lane in range(count))
-
-    def pack(self, row: Iterable[int]) -> int:
-        """Give the sum of a row's numbers, each times the power of two that its lane begins with."""
-        return (int.from_bytes(self._struct.pack(*row), "little") ^ self._signs) - self._signs
-
-    def unpack(self, packed: int) -> tuple[int, ...]:
-        """Give a row again, or the sum of several."""
-        found: tuple[int, ...] = self._struct.unpack(
-            ((packed + self._signs) ^ self._signs).to_bytes(self._struct.size, "little")
-        )
-        return found
 
 
 class _Margins(dict[str | Numbers, float]):

@@ -1,8 +1,8 @@
-"""The weights that stand beside each other in one whole number."""
+"""Rows that stand beside each other in one whole number."""
 
 from __future__ import annotations
 
-from app.text.weights import Lanes
+from app.text.lanes import Lanes
 
 
 def test_rows_are_added_up_beside_each_other() -> None:
