@@ -218,7 +218,6 @@ def _placed(groups: list[str]) -> Iterator[str]:
     for group in groups:
         if not group.startswith("object "):
             yield f"more {group}"
-            yield f"early {group}"
     for kind in OBJECTS:
         yield f"head {kind}"
         yield f"topic {kind}"
@@ -363,10 +362,9 @@ def write(features: Features, weights: np.ndarray, bias: np.ndarray, temperature
         row = [int(value) for value in whole[number]]
         if name in features.groups:
             model["groups"][name] = [row, ",".join(sorted(features.entries[name]))]
-        elif name.startswith("word ") and max(map(abs, row)) >= LEAST:
-            model["words"][name.removeprefix("word ")] = row
-        elif not name.startswith("word ") and max(map(abs, row)) >= LEAST:
-            model["signs"][name] = row
+        elif max(map(abs, row)) >= LEAST:
+            kind = "words" if name.startswith("word ") else "signs"
+            model[kind][name.removeprefix("word ")] = row
     MODEL.write_text(json.dumps(model, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     kinds = ", ".join(f"{len(model[kind])} {kind}" for kind in ("groups", "signs", "words", "tones"))
     print(f"{MODEL.name}: {MODEL.stat().st_size} bytes, {kinds}")
