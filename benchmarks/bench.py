@@ -16,7 +16,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -25,11 +25,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks import report, servers
-from benchmarks.gauge import Gauge
+from benchmarks.gauge import Gauge, cpu_seconds
 from benchmarks.peers import Peer
 from benchmarks.servers import Server
 
 HERE = Path(__file__).resolve().parent
+_STREAMS = (10, 100, 500, 1000, 2000)
+_SETTLE_MS = 5000
+"""How long streams run before they are looked at, their start long over."""
+_LOOK_MS = 20_000
+_STRAGGLERS_MS = 6000
+"""How much later than the first the last stream may have begun."""
 STAGES_ON = {
     "SLUICE_STM_MODE": "live",
     "SLUICE_STM_MODULES": "hedge_reducer,direct_mode,casual_mode",
@@ -161,25 +167,65 @@ def sitting(
     return found
 
 
-def scaling() -> dict[str, list[dict[str, Any]]]:
-    """Measure CPU per chunk over numbers of streams and of chunks, and one answer of 200,000 chunks, fresh each."""
-    found: dict[str, list[dict[str, Any]]] = {"streams": [], "chunks": [], "long": []}
+def stretches(server: Server, streams: int, gap_ms: int, marks: Sequence[int]) -> list[dict[str, Any]]:
+    """Let paced *streams* run; give the CPU time of a chunk between each two *marks*, chunks that every stream has had.
+
+    What a stream's start costs is in none of them, as every stream has begun by the first mark.
+    """
+    chunks = marks[-1] + max(10, _STRAGGLERS_MS // gap_ms)
+    command = [sys.executable, str(HERE / "load.py"), server.url, "--key", server.key, "--limit", "600"]
+    command += ["--streams", str(streams), "--chunks", str(chunks), "--gap-ms", str(gap_ms), "--mark", *map(str, marks)]
+    found: list[dict[str, Any]] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        before: dict[str, Any] | None = None
+        for line in process.stdout:
+            told = json.loads(line)
+            if "mark" not in told:
+                break
+            now = {**told, "cpu": cpu_seconds(server.pid)}
+            if before is not None:
+                count = now["chunks"] - before["chunks"]
+                cost = (now["cpu"] - before["cpu"]) / count * 1e6
+                found.append({"from": before["mark"], "at": now["mark"], "counted": count, "cpu_us": round(cost, 2)})
+            before = now
+    if told.get("failed") or len(found) != len(marks) - 1:
+        raise RuntimeError(f"{server.name}: streams failed: {told}")
+    return found
+
+
+def scaling(runs: int) -> dict[str, list[dict[str, Any]]]:
+    """Measure CPU per chunk over numbers of streams and of chunks, and one answer of 200,000 chunks.
+
+    The first two are asked of streams under way, a thousand chunks a second in all whatever the number of streams: so
+    only what is asked about differs.
+    """
+    found: dict[str, list[dict[str, Any]]] = {"streams": [], "chunks": [], "answers": [], "long": []}
     with servers.pace() as upstream:
-        for streams in (10, 100, 500, 1000, 2000):
-            options = ("--streams", str(streams), "--chunks", "20", "--gap-ms", str(max(50, streams)))
-            with servers.gateway(upstream) as server:
-                measure(server, WARM_UP, "chunks")
-                found["streams"].append({"at": streams, **measure(server, options, "chunks")})
+        for streams in _STREAMS:
+            first = max(3, _SETTLE_MS // streams)
+            marks = (first, first + _LOOK_MS // streams)
+            parts = []
+            for _ in range(runs):
+                with servers.gateway(upstream) as server:
+                    parts += stretches(server, streams, streams, marks)
+            found["streams"].append({**_middle(parts), "at": streams})
+        with servers.gateway(upstream) as server:
+            found["chunks"] = stretches(server, 10, 10, (3, 10, 100, 1000, 10_000))
         for chunks in (10, 100, 1000, 10_000):
             total = max(10, 20_000 // chunks)
             options = ("--streams", "10", "--total", str(total), "--chunks", str(chunks))
             with servers.gateway(upstream) as server:
                 measure(server, WARM_UP, "chunks")
-                found["chunks"].append({"at": chunks, "streams": 10, **measure(server, options, "chunks")})
+                found["answers"].append({"at": chunks, "streams": 10, **measure(server, options, "chunks")})
         with servers.gateway(upstream) as server:
             measure(server, ("--streams", "1", "--chunks", "20000"), "chunks")
             found["long"].append({"at": 200_000, **measure(server, ("--streams", "1", "--chunks", "200000"), "chunks")})
     return found
+
+
+def _middle(found: list[dict[str, Any]]) -> dict[str, Any]:
+    return sorted(found, key=lambda one: float(one["cpu_us"]))[len(found) // 2]
 
 
 def medians(found: dict[str, dict[str, list[Any]]]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -242,7 +288,7 @@ def main() -> None:
         "machine": report.machine(),
         "peers": {one.name: one.version if isinstance(one, Peer) else "" for one in options.peer},
         "workloads": found,
-        "scaling": {} if options.no_scaling else scaling(),
+        "scaling": {} if options.no_scaling else scaling(options.runs),
     }
     print(report.markdown(result))
     if not options.no_write:

@@ -1,8 +1,9 @@
 """A client of many streams at once that checks every chunk and reads its transit time.
 
 Usage: load.py URL --streams N [--total T] [--chunks K] [--gap-ms MS] [--key KEY]
-       [--header 'NAME: VALUE' ...] [--extra JSON]
-Prints one JSON object: streams done and failed, chunks, seconds, time to first chunk and transit times in ms.
+       [--header 'NAME: VALUE' ...] [--extra JSON] [--mark CHUNKS ...]
+Prints one JSON object: streams done and failed, chunks, seconds, time to first chunk and transit times in ms. Before
+it one for each ``--mark``, as soon as every stream has had so many chunks: the mark, and all chunks there were by then.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Stream(asyncio.Protocol):
                 self._load.firsts.append((now - self._began) / 1e6)
             self._load.transits.append((now - int(stamp[1])) / 1e6)
             self._seen += 1
+            self._load.note(self._seen)
             end = stamp.end()
         self._tail = text[max(end, len(text) - _KEPT) :]
         if b"[DONE]" in self._tail:
@@ -65,11 +67,19 @@ class Stream(asyncio.Protocol):
 class Load:
     """What a run of many streams found."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: Sequence[int] = (), streams: int = 0) -> None:
+        self._behind = dict.fromkeys(marks, streams)
         self.firsts: list[float] = []
         self.transits: list[float] = []
         self.failures: Counter[str] = Counter()
         self.done = 0
+
+    def note(self, seen: int) -> None:
+        """Take note that a stream has had *seen* chunks; tell when it was the last of them to reach a mark."""
+        if seen in self._behind:
+            self._behind[seen] -= 1
+            if not self._behind[seen]:
+                print(json.dumps({"mark": seen, "chunks": len(self.transits)}), flush=True)
 
     async def run(self, url: str, request: bytes, *, streams: int, total: int, chunks: int, limit: float) -> None:
         """Keep *streams* open until *total* have been."""
@@ -132,10 +142,11 @@ def main() -> None:
     parser.add_argument("--model", default="pace/one")
     parser.add_argument("--extra", default="{}")
     parser.add_argument("--limit", type=float, default=120, help="longest time of one stream, seconds")
+    parser.add_argument("--mark", type=int, nargs="*", default=[], help="chunks of a stream")
     options = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    load = Load()
+    load = Load(options.mark, options.total or options.streams)
     began = time.monotonic()
     uvloop.run(
         load.run(

@@ -25,6 +25,12 @@ In the same sitting, in front of the same upstream, one worker each, all threads
 time is for each chunk, in `short` for each request: a peer that is many times slower may be given fewer answers than
 Sluice (`make bench` with `--light`), of the same length, so that a sitting ends; what each got is in the table.
 """
+SCALING = """## How the cost grows
+
+The first two tables are of streams under way: paced, a thousand chunks a second in all however many the streams are
+(the middle of as many runs as above), and ten streams by how many chunks each has had. The third is of whole answers as
+fast as they go, ten at once; the longest runs alone.
+"""
 INTRODUCTION = """# What streaming costs
 
 Made by `make bench`. CPU time of the whole process tree, one worker each, divided by the chunks (in `short`: by the
@@ -116,16 +122,15 @@ def _peers(workloads: dict[str, Any], versions: dict[str, str]) -> str:
 
 
 def _scaling(scaling: dict[str, list[dict[str, Any]]]) -> str:
-    lines = [
-        "## How the cost grows\n",
-        "| what | at | CPU a chunk, µs | most memory above the start, KB |",
-        "|---|---|---|---|",
-    ]
-    names = {"streams": "streams at once", "chunks": "chunks an answer", "long": "one answer of chunks"}
-    for name, rows in scaling.items():
-        for row in rows:
-            memory = row["memory_kb_per_stream"] * (row["at"] if name == "streams" else row.get("streams", 1))
-            lines.append(f"| {names[name]} | {row['at']:,} | {row['cpu_us']:.1f} | {memory:,.0f} |")
+    lines = [SCALING, "| streams under way | counted chunks | CPU a chunk, µs |", "|---|---|---|"]
+    lines += [f"| {row['at']:,} | {row['counted']:,} | {row['cpu_us']:.1f} |" for row in scaling["streams"]]
+    lines += ["", "| chunk of a stream | counted chunks | CPU a chunk, µs |", "|---|---|---|"]
+    for row in scaling["chunks"]:
+        lines.append(f"| {row['from'] + 1:,} to {row['at']:,} | {row['counted']:,} | {row['cpu_us']:.1f} |")
+    lines += ["", "| chunks an answer, start included | CPU a chunk, µs | memory above the start, KB |", "|---|---|---|"]
+    for row in (*scaling["answers"], *scaling["long"]):
+        memory = row["memory_kb_per_stream"] * row.get("streams", 1)
+        lines.append(f"| {row['at']:,} | {row['cpu_us']:.1f} | {memory:,.0f} |")
     return "\n".join(lines) + "\n"
 
 

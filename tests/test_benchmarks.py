@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -38,6 +39,24 @@ def test_the_load_client_counts_a_stream_that_lacks_chunks_as_failed() -> None:
         found = load(f"{upstream.base_url}/chat/completions", "--streams", "2", "--chunks", "30")
 
     assert (0, 2) == (found["done"], found["failed"])
+
+
+def test_the_cost_of_streams_under_way_is_counted_between_marks() -> None:
+    """What is counted lies between the moments at which every stream has had so many chunks."""
+    with servers.pace() as origin, servers.nginx(origin) as floor:
+        found = bench.stretches(floor, streams=5, gap_ms=5, marks=(4, 20, 40))
+
+    assert [(4, 20), (20, 40)] == [(part["from"], part["at"]) for part in found]
+    assert all(0 < part["cpu_us"] for part in found)
+    assert 140 <= sum(part["counted"] for part in found) <= 220
+
+
+def test_the_cost_of_streams_that_fail_is_not_given() -> None:
+    """Chunks that never came would make those before them look dear or cheap."""
+    with DemoUpstream() as upstream:
+        server = servers.Server("demo", os.getpid(), f"{upstream.base_url}/chat/completions")
+        with pytest.raises(RuntimeError, match="streams failed"):
+            bench.stretches(server, streams=2, gap_ms=5, marks=(4, 20))
 
 
 def test_the_gauge_reads_a_process_of_its_own() -> None:
@@ -93,6 +112,24 @@ def test_the_report_gives_ratios_to_nginx() -> None:
     page = report.markdown({"machine": report.machine(), "workloads": workloads, "scaling": {}})
 
     assert "| paced | sluice | 52.5 | 5.25 | 6.0 |" in page
+
+
+def test_the_report_gives_what_a_chunk_costs_as_streams_and_chunks_grow() -> None:
+    """Each number of streams, each stretch of a stream and each length of an answer has its row."""
+    answer = {"at": 10, "streams": 10, "cpu_us": 199.0, "memory_kb_per_stream": 1.5}
+    scaling = {
+        "streams": [{"at": 2000, "counted": 20_000, "cpu_us": 111.25}],
+        "chunks": [{"from": 10, "at": 100, "counted": 900, "cpu_us": 99.0}],
+        "answers": [answer],
+        "long": [{**answer, "at": 200_000}],
+    }
+
+    page = report.markdown({"machine": report.machine(), "workloads": {}, "scaling": scaling})
+
+    assert "| 2,000 | 20,000 | 111.2 |" in page
+    assert "| 11 to 100 | 900 | 99.0 |" in page
+    assert "| 10 | 199.0 | 15 |" in page
+    assert "| 200,000 | 199.0 | 15 |" in page
 
 
 def test_the_report_gives_the_peers_cost_beside_sluice_and_what_is_asked() -> None:
