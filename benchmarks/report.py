@@ -127,7 +127,7 @@ def _scaling(scaling: dict[str, list[dict[str, Any]]]) -> str:
     lines += ["", "| chunk of a stream | counted chunks | CPU a chunk, µs |", "|---|---|---|"]
     for row in scaling["chunks"]:
         lines.append(f"| {row['from'] + 1:,} to {row['at']:,} | {row['counted']:,} | {row['cpu_us']:.1f} |")
-    lines += ["", "| chunks an answer, start included | CPU a chunk, µs | memory above the start, KB |", "|---|---|---|"]
+    lines += ["", "| chunks an answer, with start | CPU a chunk, µs | memory above its start, KB |", "|---|---|---|"]
     for row in (*scaling["answers"], *scaling["long"]):
         memory = row["memory_kb_per_stream"] * row.get("streams", 1)
         lines.append(f"| {row['at']:,} | {row['cpu_us']:.1f} | {memory:,.0f} |")
