@@ -199,14 +199,19 @@ class _Answer(Transform):
 
     def tell(self) -> None:
         """Sum up what came of the choices so far."""
-        note, choices = self._note, list(self._choices.values())
-        note["original_length"] = sum(state.raw_length for state in choices)
-        note["transformed_length"] = sum(state.given_length for state in choices)
-        note["held_chars_max"] = max((state.held_max for state in choices), default=0)
-        note["changed"] = any(state.is_changed for state in choices)
-        note["skipped"] = next((state.skipped for state in choices if state.skipped), None)
-        if not all(state.is_live for state in choices):
-            note["mode"] = "correct"
+        note = self._note
+        raw = given = held = 0
+        skipped, is_changed = None, False
+        for state in list(self._choices.values()):
+            raw += state.raw_length
+            given += state.given_length
+            held = max(held, state.held_max)
+            is_changed = is_changed or state.is_changed
+            skipped = skipped or state.skipped
+            if not state.is_live:
+                note["mode"] = "correct"
+        note["original_length"], note["transformed_length"], note["held_chars_max"] = raw, given, held
+        note["changed"], note["skipped"] = is_changed, skipped
 
     def _holding(self) -> list[tuple[int, str]]:
         return [(index, held) for index, state in self._choices.items() if (held := state.held)]
