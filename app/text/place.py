@@ -26,6 +26,8 @@ OPENERS = (
 
 _OPENER = re.compile(rf"(?:^|(?<=[^\w'’-]))(?:{'|'.join(OPENERS)})\Z", re.IGNORECASE)
 _BARE_OPENER = re.compile(r"(?:^|(?<=[^\w'’-]))(?:but|so)\Z", re.IGNORECASE)
+_BARE_ENDS = frozenset("tToO")
+"""How a bare opener ends: most words before a place do not."""
 _ABBREVIATED = re.compile(
     r"(?:^|[\s(])(?:e\.g|i\.e|cf|vs|mrs?|ms|dr|prof|approx|fig|eg|ie|resp|incl)\.\Z", re.IGNORECASE
 )
@@ -147,6 +149,7 @@ class Place:
         if before != at - 1:
             return Start.NONE
         if sign != ",":
-            return Start.SHADOW if self._opener(_BARE_OPENER, before, limit) else Start.NONE
+            is_bare = sign in _BARE_ENDS and self._opener(_BARE_OPENER, before, limit)
+            return Start.SHADOW if is_bare else Start.NONE
         opener = self._opener(_OPENER, before - 1, limit)
         return Start.OPENED if opener is Start.SENTENCE else opener
