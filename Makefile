@@ -24,6 +24,7 @@ check: lint types test
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
+# What single pieces of work cost; `make bench` measures that too.
 budgets: $(VENV)/.dev
 	$(BIN)/python benchmarks/budgets.py
 
@@ -33,7 +34,7 @@ turns: $(VENV)/.dev
 	$(BIN)/python benchmarks/turns.py
 
 # Compares streaming through Sluice with nginx, on a quiet machine; PEERS="--peer litellm=FOLDER" adds others.
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev budgets
 	$(BIN)/pip install --quiet -r requirements-bench.txt
 	$(BIN)/python benchmarks/bench.py $(PEERS)
 

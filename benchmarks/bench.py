@@ -34,6 +34,7 @@ _STREAMS = (10, 100, 500, 1000, 2000)
 _SETTLE_MS = 5000
 """How long streams run before they are looked at, their start long over."""
 _LOOK_MS = 20_000
+_SCALING_RUNS = 3
 _STRAGGLERS_MS = 6000
 """How much later than the first the last stream may have begun."""
 STAGES_ON = {
@@ -288,7 +289,7 @@ def main() -> None:
         "machine": report.machine(),
         "peers": {one.name: one.version if isinstance(one, Peer) else "" for one in options.peer},
         "workloads": found,
-        "scaling": {} if options.no_scaling else scaling(options.runs),
+        "scaling": {} if options.no_scaling else scaling(min(options.runs, _SCALING_RUNS)),
     }
     print(report.markdown(result))
     if not options.no_write:

@@ -28,7 +28,7 @@ Sluice (`make bench` with `--light`), of the same length, so that a sitting ends
 SCALING = """## How the cost grows
 
 The first two tables are of streams under way: paced, a thousand chunks a second in all however many the streams are
-(the middle of as many runs as above), and ten streams by how many chunks each has had. The third is of whole answers as
+(the middle of three runs), and ten streams by how many chunks each has had. The third is of whole answers as
 fast as they go, ten at once; the longest runs alone.
 """
 INTRODUCTION = """# What streaming costs
