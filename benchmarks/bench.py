@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 _STREAMS = (10, 100, 500, 1000, 2000)
 _SETTLE_MS = 5000
 """How long streams run before they are looked at, their start long over."""
-_LOOK_MS = 20_000
+_LOOK_MS = 10_000
 _SCALING_RUNS = 3
 _STRAGGLERS_MS = 6000
 """How much later than the first the last stream may have begun."""
@@ -206,11 +206,12 @@ def scaling(runs: int) -> dict[str, list[dict[str, Any]]]:
         for streams in _STREAMS:
             first = max(3, _SETTLE_MS // streams)
             marks = (first, first + _LOOK_MS // streams)
-            parts = []
+            parts, floors = [], []
             for _ in range(runs):
-                with servers.gateway(upstream) as server:
+                with servers.gateway(upstream) as server, servers.nginx(upstream) as floor:
                     parts += stretches(server, streams, streams, marks)
-            found["streams"].append({**_middle(parts), "at": streams})
+                    floors += stretches(floor, streams, streams, marks)
+            found["streams"].append({**_middle(parts), "at": streams, "floor_us": _middle(floors)["cpu_us"]})
         with servers.gateway(upstream) as server:
             found["chunks"] = stretches(server, 10, 10, (3, 10, 100, 1000, 10_000))
         for chunks in (10, 100, 1000, 10_000):

@@ -122,8 +122,13 @@ def _peers(workloads: dict[str, Any], versions: dict[str, str]) -> str:
 
 
 def _scaling(scaling: dict[str, list[dict[str, Any]]]) -> str:
-    lines = [SCALING, "| streams under way | counted chunks | CPU a chunk, µs |", "|---|---|---|"]
-    lines += [f"| {row['at']:,} | {row['counted']:,} | {row['cpu_us']:.1f} |" for row in scaling["streams"]]
+    head = "| streams under way | counted chunks | CPU a chunk, µs | nginx', µs | ratio |"
+    lines = [SCALING, head, "|---|---|---|---|---|"]
+    for row in scaling["streams"]:
+        ratio = row["cpu_us"] / row["floor_us"]
+        lines.append(
+            f"| {row['at']:,} | {row['counted']:,} | {row['cpu_us']:.1f} | {row['floor_us']:.1f} | {ratio:.2f} |"
+        )
     lines += ["", "| chunk of a stream | counted chunks | CPU a chunk, µs |", "|---|---|---|"]
     for row in scaling["chunks"]:
         lines.append(f"| {row['from'] + 1:,} to {row['at']:,} | {row['counted']:,} | {row['cpu_us']:.1f} |")

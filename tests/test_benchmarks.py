@@ -118,7 +118,7 @@ def test_the_report_gives_what_a_chunk_costs_as_streams_and_chunks_grow() -> Non
     """Each number of streams, each stretch of a stream and each length of an answer has its row."""
     answer = {"at": 10, "streams": 10, "cpu_us": 199.0, "memory_kb_per_stream": 1.5}
     scaling = {
-        "streams": [{"at": 2000, "counted": 20_000, "cpu_us": 111.25}],
+        "streams": [{"at": 2000, "counted": 20_000, "cpu_us": 111.25, "floor_us": 22.25}],
         "chunks": [{"from": 10, "at": 100, "counted": 900, "cpu_us": 99.0}],
         "answers": [answer],
         "long": [{**answer, "at": 200_000}],
@@ -126,7 +126,7 @@ def test_the_report_gives_what_a_chunk_costs_as_streams_and_chunks_grow() -> Non
 
     page = report.markdown({"machine": report.machine(), "workloads": {}, "scaling": scaling})
 
-    assert "| 2,000 | 20,000 | 111.2 |" in page
+    assert "| 2,000 | 20,000 | 111.2 | 22.2 | 5.00 |" in page
     assert "| 11 to 100 | 900 | 99.0 |" in page
     assert "| 10 | 199.0 | 15 |" in page
     assert "| 200,000 | 199.0 | 15 |" in page
