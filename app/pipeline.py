@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from . import wire
-from .contract import as_body, as_chunks
+from .contract import as_body, as_chunks, as_json, as_refusal
 from .errors import RequestError
 
 if TYPE_CHECKING:
@@ -179,8 +179,10 @@ class Pipeline:
         for stage in self.stages:
             try:
                 prepared, transform = _prepared(stage, request, notes)
-            except (RequestError, KeyboardInterrupt):
+            except KeyboardInterrupt:
                 raise
+            except RequestError as error:
+                raise as_refusal(error, stage.name) from error
             except BaseException as error:  # a stage that exits does not end the worker
                 errors.append(_told(stage.name, "prepare", error))
                 notes[stage.name] = None
@@ -196,17 +198,19 @@ def _prepared(stage: Stage, request: ChatRequest, notes: Notes) -> tuple[ChatReq
     if _is_ours(stage):
         prepared = stage.prepare(request, notes)
         return prepared, stage.start(prepared, notes)
-    before = wire.dumps(request.body)
-    asked = request.with_body(wire.loads(before))
+    before = wire.dumps([request.body, request.options])
+    body, options = wire.loads(before)
+    asked = replace(request, body=body, options=options)
     prepared = stage.prepare(asked, notes)
     if not isinstance(prepared, ChatRequest) or not isinstance(prepared.options, dict):
         raise TypeError("prepare gave no request")
     transform = stage.start(prepared, notes)
-    is_same = wire.dumps(prepared.body) == before
-    if prepared is asked and is_same:
+    if wire.dumps([prepared.body, prepared.options]) == before and prepared.sent == request.sent:
         return request, transform
-    body = request.body if is_same else as_body(prepared.body)
-    return replace(prepared, body=body, stream=request.stream, sent=frozenset(prepared.sent)), transform
+    return (
+        replace(request, body=as_body(prepared.body), options=as_json(prepared.options), sent=frozenset(prepared.sent)),
+        transform,
+    )
 
 
 def _is_ours(stage: Stage) -> bool:

@@ -153,7 +153,7 @@ def test_flask_is_known_at_the_edge_only(path: Path) -> None:
         ("record", {"faults", "gaps", "trace"}),
         ("shape", set()),
         ("settings", {"errors", "url"}),
-        ("contract", {"wire"}),
+        ("contract", {"errors", "wire"}),
         ("pipeline", {"contract", "errors", "settings", "wire"}),
         ("chat", {"errors", "pipeline", "settings", "shape", "wire"}),
         ("chunks", {"errors", "pipeline", "wire"}),

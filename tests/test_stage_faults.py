@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from app import Stage, Transform
 from app.demo import DemoUpstream
+from app.errors import PermissionDenied, RequestError
 from app.pipeline import ChatRequest, Endpoint, Pipeline
 from app.stages.stm import Stm
 from app.text.hedges import Hedges
@@ -321,6 +324,215 @@ def test_a_stage_cannot_turn_a_stream_into_a_whole_answer(serve: Callable[..., S
         assert "".join(WORDS) == told(response, True)[0]
 
 
+OPTIONS: dict[str, Callable[[ChatRequest], Any]] = {
+    "changed, then an error": lambda request: (
+        request.options.update(stm_modules=[], autotune=True),
+        leave(ValueError()),
+    ),
+    "a set": lambda request: replace(request, options={**request.options, "x": {1}}),
+    "NaN, in place": lambda request: (request.options.update(x=float("nan")), request)[1],
+    "a number as name": lambda request: replace(request, options={**request.options, 1: 2}),
+    "a list": lambda request: replace(request, options=["stm_mode"]),
+    "gone, with no body": lambda request: (request.options.clear(), replace(request, body={}))[1],
+    "names that are none": lambda request: replace(request, options={}, sent=5),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("deed", OPTIONS.values(), ids=OPTIONS)
+def test_a_stage_that_fails_leaves_the_options_to_the_others(
+    serve: Callable[..., Served], upstream: DemoUpstream, deed: Callable[[ChatRequest], Any], stream: bool
+) -> None:
+    """The stages behind it do what the client asked for."""
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = lambda request, notes: deed(request)  # type: ignore[method-assign]
+    stage.order = 5  # type: ignore[misc]
+    served = serve(SLUICE_PIPELINE="on")
+    served.gateway.pipeline = Pipeline([*served.gateway.pipeline.stages, stage])
+    upstream.play([{"text": ["I think it works."]}])
+
+    with served.ask(stream=stream, stm_mode="live", stm_modules=["hedge_reducer"], autotune=False) as response:
+        text, facts = told(response, stream)
+
+    assert "It works." == text
+    assert [("bad", "prepare")] == [(error["stage"], error["in"]) for error in facts["stage_errors"]]
+    assert facts["pipeline"]["autotune"] is None
+    assert not {"temperature", "top_p", "x"} & upstream.requests[0].body.keys()
+
+
+@WAYS
+def test_a_stage_may_change_the_options_for_those_behind_it(
+    serve: Callable[..., Served], upstream: DemoUpstream, stream: bool
+) -> None:
+    """In place or in a copy, and what it keeps of them changes nothing later."""
+    kept: list[dict[str, Any]] = []
+
+    def prepare(request: ChatRequest, notes: Any) -> ChatRequest:
+        request.options["stm_modules"] = []
+        kept.append(request.options)
+        return request
+
+    def start(request: ChatRequest, notes: Any) -> Transform:
+        return _Bad(lambda chunk: [chunk])
+
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = prepare  # type: ignore[method-assign]
+    stage.start = start  # type: ignore[method-assign]
+    stage.order = 5  # type: ignore[misc]
+    served = serve(SLUICE_PIPELINE="on")
+    served.gateway.pipeline = Pipeline([*served.gateway.pipeline.stages, stage])
+    upstream.play([{"text": ["I think it works."]}])
+
+    with served.ask(stream=stream, stm_modules=["hedge_reducer"]) as response:
+        text, facts = told(response, stream)
+
+    assert ("I think it works.", []) == (text, facts["stage_errors"])
+    assert kept[0]["stm_modules"] == []
+
+
+class _Bare(RequestError):
+    def __init__(self) -> None:
+        """Leave the base alone."""
+
+
+class _Odd(RequestError):
+    def to_object(self) -> dict[str, Any]:
+        """Fail where the error is written out."""
+        raise ValueError
+
+    @property
+    def type(self) -> Any:
+        """Fail too."""
+        raise ValueError
+
+
+class _Raising(RequestError):
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        """Fail where the error is looked at."""
+        raise ValueError
+
+
+class _Own(PermissionDenied):
+    code = "no_mail"
+
+
+def refusal(message: Any = "no: expected less", **parts: Any) -> RequestError:
+    """Make a refusal of what may be no parts of one."""
+    return RequestError(message, **parts)
+
+
+NO_REASON = "the stage bad refuses the request and gives no reason"
+REFUSALS: dict[str, tuple[Callable[[], RequestError], tuple[int, str, str, str | None]]] = {
+    "sound": (lambda: refusal(code="less", param="x", status=422), (422, "no: expected less", "less", "x")),
+    "of a class": (lambda: _Own("not you"), (403, "not you", "no_mail", None)),
+    "a number as message": (lambda: refusal(5), (400, NO_REASON, "invalid_request", None)),
+    "an object as message": (lambda: refusal({"a": {1}}), (400, NO_REASON, "invalid_request", None)),
+    "no message": (lambda: refusal(""), (400, NO_REASON, "invalid_request", None)),
+    "a param that is an instance": (
+        lambda: refusal(param=object()),
+        (400, "no: expected less", "invalid_request", None),
+    ),
+    "no code": (
+        lambda: (error := refusal(), setattr(error, "code", None))[0],
+        (400, "no: expected less", "invalid_request", None),
+    ),
+    "a number as code": (lambda: refusal(code=7), (400, "no: expected less", "invalid_request", None)),
+    **{
+        f"status {status!r}": (
+            lambda status=status: refusal(status=status),  # type: ignore[misc]
+            (400, "no: expected less", "invalid_request", None),
+        )
+        for status in (99, 200, 302, 1000, -1, True, "400", 400.0, None)
+    },
+    "a set as metadata": (lambda: refusal(metadata={1}), (400, "no: expected less", "invalid_request", None)),
+    "NaN as metadata": (lambda: refusal(metadata=float("nan")), (400, "no: expected less", "invalid_request", None)),
+    "a number as Retry-After": (lambda: refusal(retry_after=[5]), (400, "no: expected less", "invalid_request", None)),
+    "a line end in Retry-After": (
+        lambda: refusal(retry_after="5\r\nx: y"),
+        (400, "no: expected less", "invalid_request", None),
+    ),
+    **{
+        f"headers {number}": (
+            lambda headers=headers: refusal(headers=headers),  # type: ignore[misc]
+            (400, "no: expected less", "invalid_request", None),
+        )
+        for number, headers in enumerate(
+            [
+                {"x-a": "b\r\nx-bad: c"},
+                {"x-a\r\nx-bad": "c"},
+                {"Content-Length": "3", "content-type": "text/html", "Transfer-Encoding": "chunked", "Connection": "x"},
+                {"x-a": 5, 6: "x", "": "x", "x bad": "y", "x-ü": "y", "x-u": "ü€"},
+                ["x-bad"],
+            ]
+        )
+    },
+    "a base left alone": (_Bare, (400, NO_REASON, "invalid_request", None)),
+    "odd to write out": (lambda: _Odd("no"), (400, "no", "invalid_request", None)),
+    "odd to look at": (lambda: _Raising("no"), (400, "no", "invalid_request", None)),
+}
+
+
+def seen(response: RawStream) -> tuple[int, str, str, str | None]:
+    """Give what a refused client sees."""
+    raw = response.read()
+    error = json.loads(raw)["error"]
+    assert {"message", "type", "param", "code"} == error.keys()
+    assert "application/json" == response.headers["content-type"]
+    assert str(len(raw)) == response.headers["content-length"]
+    assert not response.headers.keys() & {"x-bad", "retry-after", "transfer-encoding"}
+    return response.status, error["message"], error["code"], error["param"]
+
+
+@WAYS
+@pytest.mark.parametrize(("make", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_of_a_stage_is_one_however_it_is_made(
+    serve: Callable[..., Served],
+    upstream: DemoUpstream,
+    make: Callable[[], RequestError],
+    expected: tuple[int, str, str, str | None],
+    stream: bool,
+) -> None:
+    """The client gets an error that its library understands, upstream gets nothing, the record says rejected."""
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = lambda request, notes: leave(make())  # type: ignore[method-assign]
+    served = only(serve, stage)
+
+    with served.ask(stream=stream) as response:
+        assert expected == seen(response)
+
+    record = served.record()
+    assert ("rejected", expected[0], expected[2]) == (record.end_reason, record.status, record.error_code)
+    assert [] == upstream.requests
+
+
+@pytest.mark.parametrize(("make", "expected"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_of_a_stages_endpoint_is_one_too(
+    host: Callable[..., Served], make: Callable[[], RequestError], expected: tuple[int, str, str, str | None]
+) -> None:
+    """The same from a route that a stage offers."""
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.endpoints = lambda: [Endpoint("POST", "/bad", lambda body: leave(make()))]  # type: ignore[method-assign]
+    served = host(lambda app: None, stages=[stage], SLUICE_PIPELINE="on")
+
+    with request("POST", f"{served.url}/v1/bad", b"{}") as response:
+        assert expected == seen(response)
+
+
+def test_a_sound_refusal_keeps_its_headers_and_metadata(serve: Callable[..., Served]) -> None:
+    """What can be sent goes out as the stage said it."""
+    stage = _BadStage(lambda chunk: [chunk])
+    error = refusal(status=429, retry_after="7", headers={"x-quota": "none left"}, metadata={"left": [0]})
+    stage.prepare = lambda request, notes: leave(error)  # type: ignore[method-assign]
+    served = only(serve, stage)
+
+    with served.ask() as response:
+        headers, found = response.headers, response.json()["error"]
+
+    assert ("7", "none left") == (headers["retry-after"], headers["x-quota"])
+    assert ("rate_limit_error", {"left": [0]}) == (found["type"], found["metadata"])
+
+
 @WAYS
 @pytest.mark.parametrize(
     "note", [{1}, {"x": b""}, {"x": {1: 2}}, round_in_circles()], ids=["set", "bytes", "key", "circle"]
@@ -378,6 +590,7 @@ def test_a_stage_that_spoils_others_notes_spoils_no_more(
 def test_an_endpoint_of_a_stage_that_fails_is_a_500(host: Callable[..., Served]) -> None:
     """Raising, leaving, and giving what is no JSON cost that request and no other; nothing of it is told."""
     deeds = [lambda body: leave(ValueError("secret")), lambda body: leave(SystemExit("secret")), lambda body: {1, 2}]
+    deeds.append(lambda body: leave(Leave("secret")))
     deeds.append(lambda body: {"ok": True})
     stage = _BadStage(lambda chunk: [chunk])
     stage.endpoints = lambda: [  # type: ignore[method-assign]
@@ -390,8 +603,8 @@ def test_an_endpoint_of_a_stage_that_fails_is_a_500(host: Callable[..., Served])
         with request("POST", f"{served.url}/v1/bad/{number}", b"{}") as response:
             answers.append((response.status, response.read()))
 
-    assert [500, 500, 500, 200] == [status for status, _ in answers]
-    assert all(b"internal_error" in body and b"secret" not in body for _, body in answers[:3])
+    assert [500, 500, 500, 500, 200] == [status for status, _ in answers]
+    assert all(b"internal_error" in body and b"secret" not in body for _, body in answers[:4])
 
 
 REQUEST = ChatRequest({"messages": [{"role": "user", "content": "x"}]}, {"stm_mode": "live"}, True)
