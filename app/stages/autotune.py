@@ -205,7 +205,8 @@ def _strategy(value: Any, default: str) -> str:
 
 
 def _may_run(request: ChatRequest) -> bool:
-    return not ("temperature" in request.sent or request.body.get("tools") or request.wants_structure)
+    offers_tools = request.body.get("tools") or request.body.get("functions")  # the older name, deprecated by OpenAI
+    return not ("temperature" in request.sent or offers_tools or request.wants_structure)
 
 
 def _conversation(messages: list[dict[str, Any]]) -> tuple[str, list[str]]:
