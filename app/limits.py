@@ -23,7 +23,8 @@ class Limits:
         self._began_at = time.monotonic()
         # A twentieth late at the most: to look at each tick would cost a thousand quiet streams more than their chunks.
         self._pause = min(settings.deadline, settings.first_token_timeout, settings.idle_timeout) / 20
-        self._next_look = 0.0
+        self.next_look = 0.0
+        """Monotonic time before which ``passed`` finds nothing."""
         self._unfinished: tuple[float, float] | None = None  # the event before an unfinished one, and since when
 
     def passed(self, now: float, *, sent_at: float | None, taken_at: float, is_full: bool) -> GatewayError | None:
@@ -35,9 +36,9 @@ class Limits:
             taken_at: when the consumer last took something.
             is_full: the consumer is behind, so upstream is not being read.
         """
-        if now < self._next_look:
+        if now < self.next_look:
             return None
-        self._next_look = now + self._pause
+        self.next_look = now + self._pause
         limits, event_at = self._settings, self._intake.event_at
         if now - self._began_at > limits.deadline:
             return DeadlineExceeded(f"the request took longer than {limits.deadline:g} s (SLUICE_DEADLINE)")

@@ -29,6 +29,11 @@ class Peer:
         self._socket: socket.socket | None = found if hasattr(found, "getsockopt") else None
         self._lock = threading.Lock()
 
+    @property
+    def descriptor(self) -> int:
+        """The socket's file descriptor, -1 where there is none."""
+        return self._socket.fileno() if self._socket is not None else -1
+
     def let_go(self) -> None:
         """Leave the connection alone from now on. The server may close it next, and its descriptor be another's.
 

@@ -2,9 +2,10 @@
 
 Three parties meet in a ``Stream``. The **reader**, a thread of its own, does everything from the upstream call to the
 encoded ending. The **consumer**, who is the server's thread for the request or a caller of the library, takes what
-the reader put into the mailbox. The **ticker** looks at every stream a few times a second: heartbeats, time limits,
-a client that left or stalled, the drain. Whoever finds a reason to end states it by ``fail``; the first one counts.
-The ending itself is written once: by the reader, or by the ticker while the reader is still waiting for a response.
+the reader put into the mailbox. The **ticker** looks at each stream that something is due for, a few times a second:
+heartbeats, time limits, a client that left or stalled, the drain. Whoever finds a reason to end states it by ``fail``;
+the first one counts. The ending itself is written once: by the reader, or by the ticker while the reader is still
+waiting for a response.
 
 Under gevent the reader ends once upstream has answered, and the consumer reads for itself from then on: a greenlet
 less for each stream, and a wake-up less for each chunk. It can be woken for a heartbeat there, as no thread can.
@@ -191,7 +192,9 @@ class Stream:
         self._is_served = False  # the consumer has come at least once
         self._reached_end = False
         self._facts: dict[str, Any] | None = None  # the metadata that the ending was written with
-        ticker.add(self)
+        descriptor = peer.descriptor if peer is not None else -1
+        # Where nobody tells that the client left, though its socket can be seen, each tick has to look.
+        self._is_told = ticker.add(self, descriptor) or descriptor < 0
 
     # The consumer's side.
 
@@ -317,18 +320,18 @@ class Stream:
 
     # The ticker's side.
 
-    def check(self, now: float) -> None:
-        """Do what is due at monotonic time *now*."""
+    def check(self, now: float) -> float | None:
+        """Do what is due at monotonic time *now*, and give the time before which nothing will be."""
         peer = self._peer
         if peer is not None:
             if peer.is_gone():
                 self._give_up(peer, ClientGone("the client left"))
-                return
+                return None
             if self._is_away and now - self._wrote_at > self._settings.client_stall_timeout:
                 error = ClientGone("the client took nothing for SLUICE_CLIENT_STALL_TIMEOUT")
                 error.end_reason = "client_stalled"
                 self._give_up(peer, error)
-                return
+                return None
         if self._is_ending:
             if drain.is_over() and peer is not None and self._is_served:
                 peer.cut()  # the ending is written and nobody takes it
@@ -343,6 +346,12 @@ class Stream:
                     self._record.heartbeats += 1
                     if self._reading is not None:
                         self.call.wake()
+        return self._quiet_until(now) if self._is_told else None
+
+    def _quiet_until(self, now: float) -> float:
+        since = min(self._wrote_at, now)  # it is ahead in ``wait_for_word``
+        stall = self._settings.client_stall_timeout
+        return min(self._limits.next_look, since + self._silent_until, since + stall)
 
     def _give_up(self, peer: Peer, error: ClientGone) -> None:
         self.fail(error)
