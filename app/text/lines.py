@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .atomic import repeated
+
 __all__ = ["LEAD", "LETTER", "LIST_MARKER", "Lines"]
 
 LETTER = r"[^\W\d_]"
@@ -23,16 +25,18 @@ _MATE = rf"(?!{LETTER}|\Z)"
 """Behind a single quotation mark that closes: a letter makes it an apostrophe, and at the end it is open which."""
 _NO_BLANK_LINE = r"\n(?![ \t]{0,64}+\r?\n)"
 _FORMULAS = (
-    rf"\$\$(?:[^$\n]++|\$(?!\$)|{_NO_BLANK_LINE})*+",
-    rf"\\\((?:[^\\\n]++|\\(?!\))|{_NO_BLANK_LINE})*+",
-    rf"\\\[(?:[^\\\n]++|\\(?!\])|{_NO_BLANK_LINE})*+",
+    r"\$\$" + repeated(rf"[^$\n]++|\$(?!\$)|{_NO_BLANK_LINE}"),
+    r"\\\(" + repeated(rf"[^\\\n]++|\\(?!\))|{_NO_BLANK_LINE}"),
+    r"\\\[" + repeated(rf"[^\\\n]++|\\(?!\])|{_NO_BLANK_LINE}"),
 )
+_QUOTED = "‘" + repeated(rf"[^’\n]++|’(?={LETTER})")
+_STRAIGHT = rf"{_APOSTROPHE}(?={LETTER})" + repeated(rf"[^'\n]++|'(?={LETTER})")
 _SPANS = (
     r"\"[^\"\n]*+\"",
     r"“[^”\n]*+”",
     r"«[^»\n]*+»",
-    rf"‘(?:[^’\n]++|’(?={LETTER}))*+’{_MATE}",
-    rf"{_APOSTROPHE}(?={LETTER})(?:[^'\n]++|'(?={LETTER}))*+'{_MATE}",
+    rf"{_QUOTED}’{_MATE}",
+    rf"{_STRAIGHT}'{_MATE}",
     r"`[^`\n]++`(?=[^`])",
     r"\$(?![\s\d$])[^$\n]*+\$",
     *(begin + end for begin, end in zip(_FORMULAS, (r"\$\$", r"\\\)", r"\\\]"), strict=True)),
@@ -41,14 +45,14 @@ _UNCLOSED = (
     r"\"[^\"\n]*+",
     r"“[^”\n]*+",
     r"«[^»\n]*+",
-    rf"‘(?:[^’\n]++|’(?={LETTER}))*+",
-    rf"{_APOSTROPHE}(?={LETTER})(?:[^'\n]++|'(?={LETTER}))*+",
+    _QUOTED,
+    _STRAIGHT,
     r"`++[^`\n]*+",
     r"\$(?![\s\d$])[^$\n]*+",
     *_FORMULAS,
 )
 _ANCHORS = r" \t(*,"
-LEAD = rf"(?>[ ]{{0,3}}(?:{LIST_MARKER}[ ](?:\[[ xX]\] )?+[ ]{{0,3}}){{0,4}})"
+LEAD = rf"(?>[ ]{{0,3}}(?:{LIST_MARKER}[ ](?:\[[ xX]\] )?[ ]{{0,3}}){{0,4}})"
 """What may stand before a line's prose; with more list markers, or a tab, it takes a closer look."""
 _FENCE = r"(?:```|~~~)"
 
@@ -79,12 +83,12 @@ class Lines(NamedTuple):
         any_head = "|".join(heads) or r"(?!)"
         passed = rf"(?!{'|'.join(candidates)})[{_ANCHORS}]" if candidates else f"[{_ANCHORS}]"
         spans = "|".join(_SPANS)
-        body = rf"(?:[^\n\"“«‘`\\$'{_ANCHORS}]++|{passed}|(?!{_OPENING})[\\$']|{spans})*+"
+        body = repeated(rf"[^\n\"“«‘`\\$'{_ANCHORS}]++|{passed}|(?!{_OPENING})[\\$']|{spans}")
         closed = rf"(?:[ \t](?![ \t]*+{_FENCE})|[>|]|<[A-Za-z/!])[^\n]*+"
         end = rf"(?:(?:{'|'.join(_UNCLOSED)})(?=\n)|(?P<open>))"
         prose = rf"(?!{any_head}|[ \t]|{_FENCE}|{LIST_MARKER}[ \t]){body}{end}"
         return cls(
             re.compile("|".join([*branches, r"\n", *(span + body for span in _SPANS), _OPENING])),
             re.compile("|".join(f"(?:{head})()" for head in heads) or any_head),
-            re.compile(rf"(?:{LEAD}(?:{closed}|{prose})\n)*+"),
+            re.compile(repeated(rf"{LEAD}(?:{closed}|{prose})\n")),
         )

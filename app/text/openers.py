@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .atomic import repeated
 from .english import LOWER_NAMES, folded
 from .phrases import prefix_regex
 from .place import Place
@@ -19,7 +20,8 @@ PHRASES = (
 )  # fmt: skip
 
 _OPENER = prefix_regex(PHRASES)
-_NEXT = rf"(?:(?: |\r?\n)(?:{'|'.join(PHRASES)})(?:[,.:!](?=[ \r\n])|(?=\r?\n)))*+".replace("'", "['’]")
+_PHRASE = "|".join(PHRASES).replace("'", "['’]")
+_NEXT = repeated(rf"(?: |\r?\n)(?:{_PHRASE})(?:[,.:!](?=[ \r\n])|(?=\r?\n))")
 _LOWER_RUN = re.compile(_NEXT)
 _RUN = re.compile(_NEXT, re.IGNORECASE | re.ASCII)
 _EXCEPTIONS = frozenset({"but", "if", "unless", "though", "although", "only", "except"})

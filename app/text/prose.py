@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from .atomic import repeated
 from .english import DANGLING
 from .lines import LEAD, LETTER, LIST_MARKER
 
@@ -26,7 +27,7 @@ _WRAPPED = 60
 """Length from which a line without an end sign goes on in the next."""
 
 _MORE = -1
-_BLANK_LINES = re.compile(r"(?:[ \t]{0,64}\r?\n)*+")
+_BLANK_LINES = re.compile(repeated(r"[ \t]{0,64}\r?\n"))
 _BLANK_LINE = re.compile(r"\n(?=[ \t]{0,64}\r?\n)")
 _BLANK_TAIL = re.compile(r"\n[ \t]{0,64}\r?\Z")
 _HEADING = re.compile(f"{LEAD}#")
