@@ -401,3 +401,39 @@ def test_the_other_answers_fit_it(checked: Checked, upstream: DemoUpstream) -> N
             assert 200 == checked.get(path)[0], path
     assert 200 == checked.get("/v1/models/demo/echo", "/v1/models/{model_id}")[0]
     assert 404 == checked.get("/v1/models/no/such", "/v1/models/{model_id}")[0]
+
+
+def _leave(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        lambda: _leave(SystemExit(4)),
+        lambda: _leave(ValueError("secret")),
+        lambda: None,
+        lambda: {"properties": {"mask": {1}}},
+        lambda: {"properties": ["mask"]},
+        lambda: {"properties": {}, "allOf": {"not": "a list"}},
+    ],
+    ids=["an exit", "an error", "nothing", "no JSON", "a list", "rules that are none"],
+)
+def test_a_stage_that_cannot_describe_its_fields_spoils_no_document(
+    schema: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its fields may be anything there, the log says whose they are, and the worker lives."""
+
+    class Mask(Stage):
+        name = "mask"
+        fields = ("mask",)
+
+    stage = Mask()
+    stage.schema = schema  # type: ignore[method-assign]
+    app = Flask("host")
+    app.register_blueprint(create_blueprint({**OPEN, "SLUICE_PIPELINE": "on"}, stages=[stage], extras=["openapi"]))
+
+    document = document_of(app)
+
+    assert {} == body_schema(document, "/v1/chat/completions")["properties"]["mask"]
+    assert "stage mask failed in schema" in caplog.text and "secret" not in caplog.text

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..chat import FIELDS
+from ..contract import as_json
 from ..pipeline import Stage
 from ..shape import BOOLEAN, COUNT, NUMBER, STRING, array_of, object_of, one_of, or_null
 from .metadata import EVENT, STATS
 
 __all__ = ["SCHEMAS", "chat_request", "ref"]
+
+log = logging.getLogger("sluice.pipeline")
 
 
 def ref(name: str) -> dict[str, Any]:
@@ -26,12 +30,27 @@ def chat_request(stages: Iterable[Stage], *, default_model: str, takes_client_ke
         properties["openrouter_api_key"] = {"type": "null", "description": "This gateway uses its own upstream key."}
     rules: list[Any] = []
     for stage in stages:
-        schema = stage.schema()
-        properties |= schema.get("properties", {})
-        rules += schema.get("allOf", ())
+        schema = _schema_of(stage)
+        properties |= schema["properties"]
+        rules += schema["allOf"]
     example = {"messages": [{"role": "user", "content": "Hello!"}], "stream": True}
     more: dict[str, Any] = {"allOf": rules} if rules else {}
     return object_of(properties, ["messages"], additionalProperties=True, examples=[example], **more)
+
+
+def _schema_of(stage: Stage) -> dict[str, Any]:
+    """Give what a stage accepts; of one that cannot say it, a host's own, that its fields may be anything."""
+    try:
+        schema = as_json({"properties": {}, "allOf": [], **stage.schema()})
+        if not isinstance(schema["properties"], dict) or not isinstance(schema["allOf"], list):
+            raise TypeError("a stage's schema needs an object of properties and a list of rules")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stage that exits does not end the worker
+        log.warning("stage %s failed in schema with %s; its fields may be anything", stage.name, type(error).__name__)
+        return {"properties": {name: {} for name in stage.fields}, "allOf": []}
+    found: dict[str, Any] = schema
+    return found
 
 
 _ATTEMPT = object_of({"status": {"type": ["integer", "null"]}, "error": {"type": ["string", "null"]}}, ())
