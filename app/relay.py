@@ -618,16 +618,17 @@ class Stream:
         }
 
     def _notes(self) -> dict[str, Any]:
-        """Give the stages' notes, without those that turn out to be no JSON."""
+        """Give copies of the stages' notes, which no stage can change any more, without those that are no JSON."""
         run = self._run
         run.tell()
+        found: dict[str, Any] = {}
         for name, note in tuple(run.notes.items()):
             try:
-                wire.dumps({name: note})
+                found |= wire.loads(wire.dumps({name: note}))
             except Exception as error:
                 del run.notes[name]
                 run.errors.append({"stage": str(name), "in": "notes", "error": type(error).__name__})
-        return run.notes
+        return found
 
     def _account(self) -> None:
         record, chunks, error = self._record, self.chunks, self.error

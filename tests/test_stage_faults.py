@@ -14,6 +14,7 @@ from app import Stage, Transform
 from app.demo import DemoUpstream
 from app.errors import PermissionDenied, RequestError
 from app.pipeline import ChatRequest, Endpoint, Pipeline
+from app.relay import Stream
 from app.stages.stm import Stm
 from app.text.hedges import Hedges
 from tests.conftest import Served
@@ -552,6 +553,32 @@ def test_notes_that_are_no_json_are_left_out(
     assert ("".join(WORDS), {}) == (text, facts["pipeline"])
     assert [("bad", "notes")] == [(error["stage"], error["in"]) for error in facts["stage_errors"]]
     assert ("completed", {}) == (served.record().end_reason, served.record().pipeline)
+
+
+@WAYS
+def test_a_note_that_is_changed_after_its_last_look_changes_nothing(
+    serve: Callable[..., Served], upstream: DemoUpstream, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """The metadata and the record hold what it said then, as a stage's own thread may go on with it."""
+    note: dict[str, Any] = {"seen": 1}
+    stage = _BadStage(lambda chunk: [chunk])
+    stage.prepare = lambda request, notes: (notes.update(bad=note), request)[1]  # type: ignore[method-assign]
+    served = only(serve, stage)
+    look = Stream._notes
+
+    def late(stream: Stream) -> dict[str, Any]:
+        found = look(stream)
+        note["seen"] = {1, 2}
+        return found
+
+    monkeypatch.setattr(Stream, "_notes", late)
+    upstream.play([{"text": WORDS}])
+
+    with served.ask(stream=stream) as response:
+        text, facts = told(response, stream)
+
+    assert ("".join(WORDS), {"bad": {"seen": 1}}) == (text, facts["pipeline"])
+    assert ("completed", {"bad": {"seen": 1}}) == (served.record().end_reason, served.record().pipeline)
 
 
 VANDALS: dict[str, Callable[[dict[Any, Any]], Any]] = {
